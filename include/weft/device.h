@@ -1,0 +1,204 @@
+// weft/device.h - one WebGPU device with its queue, pools and caches.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/buffer.h"
+#include "weft/dtype.h"
+#include "weft/shape.h"
+#include "weft/stats.h"
+
+namespace weft {
+
+class Kernel;
+struct KernelOptions;
+class Stream;
+class Tensor;
+
+namespace detail {
+struct DeviceState;
+}
+
+enum class AdapterType { discrete, integrated, virtual_gpu, cpu, unknown };
+std::string_view to_string(AdapterType type) noexcept;
+
+/// What an adapter can do; the device gets all of it.
+struct Limits {
+  std::uint64_t max_buffer_size = 0;          ///< bytes of one buffer, rounded down to a multiple of 4
+  std::uint64_t max_storage_binding_size = 0; ///< bytes that one storage binding can show to a kernel
+  std::uint64_t max_uniform_binding_size = 0;
+  std::uint32_t max_storage_buffers = 0;      ///< storage bindings of one kernel
+  std::uint32_t max_workgroup_size_x = 0;
+  std::uint32_t max_workgroup_size_y = 0;
+  std::uint32_t max_workgroup_size_z = 0;
+  std::uint32_t max_workgroup_invocations = 0;
+  std::uint32_t max_workgroup_storage = 0;    ///< bytes of workgroup memory
+  std::uint32_t max_workgroups_per_dimension = 0;
+  std::uint32_t min_storage_offset_alignment = 256;
+  std::uint32_t min_uniform_offset_alignment = 256;
+  std::uint32_t max_immediate_size = 0;       ///< bytes of immediates (push constants); 0 when there are none
+};
+
+/// Optional features that kernels can use.
+struct Features {
+  bool f16 = false;         ///< `enable f16;`
+  bool subgroups = false;   ///< `enable subgroups;`
+  bool timestamps = false;  ///< GPU timestamps for the profiler
+  bool immediates = false;  ///< parameters as immediates
+  std::uint32_t subgroup_min_size = 0;
+  std::uint32_t subgroup_max_size = 0;
+};
+
+/// One adapter as the implementation reports it.
+struct AdapterInfo {
+  std::size_t index = 0;  ///< position in Device::adapters()
+  std::string name;       ///< "NVIDIA H200", "llvmpipe (LLVM 15.0.6, 256 bits)"
+  std::string vendor;
+  std::string driver;     ///< driver description
+  std::string backend;    ///< "vulkan", "metal", "d3d12"
+  AdapterType type = AdapterType::unknown;
+  std::uint32_t vendor_id = 0;
+  std::uint32_t device_id = 0;
+  Limits limits;
+  Features features;
+};
+
+enum class PowerPreference { high_performance, low_power };
+
+/// How to open a device. Zero or empty means «the default»; each default can be set by the environment.
+struct DeviceOptions {
+  /// Part of an adapter's name (letter case ignored), or its index. Empty: the variable WEFT_ADAPTER, else the best.
+  std::string adapter;
+  PowerPreference power = PowerPreference::high_performance;
+  /// Turn off features although the adapter has them; for tests and for comparing.
+  bool allow_f16 = true;
+  bool allow_subgroups = true;
+  bool allow_immediates = true;
+  bool allow_timestamps = true;
+  /// Ask for no more than WebGPU's default limits, as a modest adapter would have.
+  bool default_limits_only = false;
+  std::uint64_t pool_bytes = 0;        ///< cap of memory kept for reuse; WEFT_POOL_BYTES
+  std::size_t bind_groups = 0;         ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
+  std::size_t pipelines = 0;           ///< entries of the pipeline cache; WEFT_PIPELINES; 1024
+  std::size_t batch_dispatches = 0;    ///< a stream submits after this many dispatches; WEFT_BATCH_DISPATCHES
+  std::uint64_t batch_bytes = 0;       ///< ... or after work on this many bytes; WEFT_BATCH_BYTES
+  std::chrono::milliseconds wait_timeout{0};  ///< longest wait without a deadline of its own; WEFT_WAIT_TIMEOUT; 30 s
+};
+
+/// Options of one read.
+struct ReadOptions {
+  /// Longest time to wait; none means the device's wait_timeout. Past it: Error{timed_out}, everything stays usable.
+  std::optional<std::chrono::nanoseconds> deadline;
+};
+
+/// A read on its way. Movable; dropping it gives the read up and leaks nothing. One thread at a time.
+class Readback {
+ public:
+  Readback() = default;
+  Readback(Readback&&) noexcept;
+  Readback& operator=(Readback&&) noexcept;
+  ~Readback();
+
+  /// True once the bytes are there (or the read failed: then wait() throws). Does not block; polls the device.
+  bool ready();
+  /// Blocks until the bytes are there. Throws Error{timed_out} past the deadline (the read goes on; wait again),
+  /// Error{device_lost} or Error{internal} when it failed.
+  void wait(ReadOptions options = {});
+  /// The bytes, in mapped memory that this object owns: valid while it lives. Waits first when needed.
+  std::span<const std::byte> view();
+
+  struct State;
+  explicit Readback(std::unique_ptr<State> state) noexcept;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// One WebGPU device with its queue, pools and caches. Copies share it; any thread may use it. The device lives as long
+/// as a copy of it, a stream or a tensor of it does; buffers and kernels may be dropped after it.
+class Device {
+ public:
+  /// Opens the adapter that `options` names. Blocks for the driver (milliseconds to a second). Throws
+  /// Error{unsupported} when there is none, with what was probed, and Error{invalid_argument} when the wish matches none.
+  static Device open(const DeviceOptions& options = {});
+  /// All adapters the implementation shows. Never throws for «none»: the list is empty.
+  static std::vector<AdapterInfo> adapters();
+
+  /// Process-wide, starts at 1, never reused; the owner identity of its buffers.
+  std::uint64_t id() const noexcept;
+  const AdapterInfo& adapter() const noexcept;
+  /// What this device has; at most what the adapter has.
+  const Limits& limits() const noexcept;
+  const Features& features() const noexcept;
+  bool lost() const noexcept;
+  /// Ends the device now: everything that waits on it fails with Error{device_lost}; handles stay safe to drop.
+  void destroy();
+
+  // -- memory ---------------------------------------------------------------------------------------------------
+  /// `size` bytes, 0 allowed; contents undefined (recycled memory is not cleared). Throws Error{out_of_memory} or,
+  /// over Limits::max_buffer_size, Error{out_of_range} before any call to the driver.
+  Buffer alloc(std::size_t size, Usage usage = kDefaultUsage);
+  /// As alloc, cleared on the GPU, in order with recorded work.
+  Buffer zeros_bytes(std::size_t size, Usage usage = kDefaultUsage);
+  /// A new buffer that holds a copy of `bytes`; usage always gets copy_dst. `bytes` may go when the call returns.
+  Buffer upload_bytes(std::span<const std::byte> bytes, Usage usage = kDefaultUsage);
+  /// A new buffer whose bytes `fill` writes straight into mapped memory; `fill` gets exactly `size` bytes, each zero at
+  /// first. What `fill` throws comes out of this call, and no buffer is made.
+  Buffer upload_with(std::size_t size, const std::function<void(std::span<std::byte>)>& fill,
+                     Usage usage = kDefaultUsage);
+  /// Writes `bytes` at `offset`, any alignment, byte exact, in order with work recorded before and after.
+  void write(const Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes);
+  /// Reads [offset, offset + out.size()) after all work recorded so far that touches the buffer. Blocks.
+  void read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out, ReadOptions options = {});
+  Readback read_async(const Buffer& buffer, std::size_t offset, std::size_t size);
+  /// The live buffer with this id; nothing when it is gone or was never there. Throws Error{foreign_buffer} when
+  /// another device owns it.
+  std::optional<Buffer> resident(std::uint64_t id) const;
+  /// Releases all memory that is kept for reuse.
+  void trim();
+
+  // -- arrays (weft/tensor.h) -----------------------------------------------------------------------------------
+  template <class T>
+  Tensor upload(std::span<const T> values, const Shape& shape);
+  Tensor upload_array(std::span<const std::byte> bytes, const Shape& shape, DType dtype);
+  Tensor zeros(const Shape& shape, DType dtype);
+  /// Contents undefined.
+  Tensor empty(const Shape& shape, DType dtype);
+
+  // -- kernels and work (weft/kernel.h, weft/stream.h) ----------------------------------------------------------
+  /// Compiles a user's WGSL. Blocks for the compiler. Throws Error{compile_error} with name, line and column.
+  Kernel kernel(const KernelOptions& options);
+  /// A stream of its own.
+  Stream make_stream();
+  /// The stream that Weft's ops record into; any thread may use it.
+  Stream stream() const;
+  /// Submits all that was recorded on every stream of this device and waits until it is done.
+  void synchronize(ReadOptions options = {});
+
+  /// Counters since the device was opened.
+  Stats stats() const;
+
+  /// For Weft's own layers.
+  const std::shared_ptr<detail::DeviceState>& state() const noexcept { return state_; }
+  explicit Device(std::shared_ptr<detail::DeviceState> state) noexcept : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<detail::DeviceState> state_;
+};
+
+/// The WebGPU implementation this build runs on: "wgpu-native" or "dawn".
+std::string_view implementation_name() noexcept;
+/// Its version, as it tells: "29.0.1.1"; for Dawn what its package says, or "unknown".
+std::string implementation_version();
+/// Weft's own version, "0.1.0".
+std::string_view version() noexcept;
+
+}  // namespace weft

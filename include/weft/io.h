@@ -1,0 +1,87 @@
+// weft/io.h - .npy, .npz and .safetensors files. Stands alone: needs no device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/dtype.h"
+#include "weft/shape.h"
+
+namespace weft::io {
+
+/// Element types that files may hold; more than Weft computes with.
+enum class FileDType : std::uint8_t { bool_, i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64, c64, c128 };
+
+std::size_t size_of(FileDType t) noexcept;
+/// numpy's name: "int8", "float64", ...; "bfloat16" for bf16.
+std::string_view to_string(FileDType t) noexcept;
+/// The file type that equals a device type.
+FileDType file_dtype(DType t) noexcept;
+/// The device type that equals a file type, if there is one.
+std::optional<DType> device_dtype(FileDType t) noexcept;
+
+/// An array as read from a file, in host memory that it owns or maps. Native byte order always; element order is given
+/// by the strides (a Fortran-order file is a transposed view, not a copy). Cheap to copy: copies share the memory.
+struct HostArray {
+  FileDType dtype = FileDType::f32;
+  Shape shape;
+  Strides strides;                    ///< in elements
+  std::span<const std::byte> bytes;   ///< element_count(shape) * size_of(dtype) bytes
+  std::shared_ptr<const void> owner;  ///< keeps `bytes` alive (a mapping or a vector)
+  bool mapped = false;                ///< `bytes` lie in a file mapping
+};
+
+/// Reads "x.npy", "archive.npz:name" or "model.safetensors:tensor". An .npz or .safetensors with one array needs no
+/// name. `spec` that names an existing file wins over a ':' inside the name. Throws Error{io_error} that names the file
+/// and, for a malformed header, shows it; Error{unsupported} for well-formed files that hold what Weft has no use for
+/// (objects, structures, text, dates, more than 8 axes, encrypted members). Nothing larger than the file announces and
+/// holds is ever allocated.
+HostArray load(const std::string& spec);
+
+/// One .npy file, versions 1.0 to 3.0, either byte order, C or Fortran order, memory-mapped where no conversion is due.
+HostArray load_npy(const std::filesystem::path& path);
+/// The same from memory; `bytes` must outlive nothing: the result owns a copy. For fuzzing and for .npz members.
+HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name);
+/// One member of an .npz archive (stored or deflate, zip64 too); an empty name takes the only one.
+HostArray load_npz(const std::filesystem::path& path, std::string_view member);
+/// One tensor of a .safetensors file, memory-mapped; an empty name takes the only one.
+HostArray load_safetensors(const std::filesystem::path& path, std::string_view tensor);
+/// Names of the arrays in an .npz or .safetensors file, in file order.
+std::vector<std::string> list(const std::filesystem::path& path);
+
+/// What as_device_dtype did.
+struct Conversion {
+  HostArray array;                  ///< of a dtype that device_dtype() knows
+  std::optional<std::string> note;  ///< one line to show: "float64 read as float32 (2 values overflowed to inf)"
+};
+
+/// Makes an array computable: f32, f16, i32, u32, bool pass through untouched; i8, u8, i16, u16 widen to i32 and bf16
+/// to f32 (exact, with a note); f64, i64, u64 are refused with Error{unsupported} whose fix names `--allow-downcast`,
+/// or with `allow_downcast` become f32 (a count of overflows to inf in the note) and i32/u32 (Error{out_of_range} with
+/// the first value that does not fit). Complex is refused. `name` is used in messages.
+Conversion as_device_dtype(const HostArray& array, std::string_view name, bool allow_downcast);
+
+/// Writes a version 1.0 .npy (C order, little endian, data at a multiple of 64), atomically: a temporary file beside
+/// `path`, flushed, then renamed. On failure throws Error{io_error} and leaves no file and no temporary behind; a file
+/// that was there stays as it was. Symbolic links are followed; a pipe or device (/dev/stdout) is written directly.
+/// Error{unsupported} for bf16, which .npy lacks; Error{invalid_argument} when `bytes` and `shape` disagree.
+void save_npy(const std::filesystem::path& path, FileDType dtype, const Shape& shape, std::span<const std::byte> bytes);
+inline void save_npy(const std::filesystem::path& path, DType dtype, const Shape& shape,
+                     std::span<const std::byte> bytes) {
+  save_npy(path, file_dtype(dtype), shape, bytes);
+}
+
+/// numpy's print of an array (`print(a)`): brackets, columns aligned, precision 8, cut in the middle past `threshold`
+/// elements with 3 at each edge. `bytes` are row-major. As numpy 2.3 and later, whose switch to exponents depends on
+/// the element type; 0-d as a numpy scalar; bfloat16 as the float32 that it widens to.
+std::string format_array(FileDType dtype, const Shape& shape, std::span<const std::byte> bytes,
+                         std::size_t threshold = 1000);
+
+}  // namespace weft::io

@@ -1,0 +1,158 @@
+// weft/ops.h - operations on tensors.
+//
+// Every op records into the device's default stream and returns at once; reading a result submits and waits. Operands may
+// be strided or broadcast views. Shapes broadcast as in numpy. Results are new contiguous tensors, unless a line says
+// «view». Errors come before anything is recorded: invalid_argument (shapes, dtypes), out_of_range (axes, indices),
+// unsupported (a limit of the device, named), foreign_buffer (operands of two devices).
+//
+// Types: operands of two dtypes promote as numpy does, within what Weft has: bool < i32, u32 < f16 < f32; an integer with
+// f16 gives f32; i32 with u32 gives i32 (numpy: int64). A Scalar is weak: it takes the tensor's dtype unless it is of a
+// higher kind (float with an integer tensor gives f32). Integers wrap. NaN, infinities and signed zeros follow numpy.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "weft/tensor.h"
+
+namespace weft {
+
+/// A number beside a tensor, weakly typed.
+struct Scalar {
+  std::variant<bool, std::int64_t, double> value;
+  Scalar(bool v) : value(v) {}
+  Scalar(int v) : value(std::int64_t{v}) {}
+  Scalar(unsigned v) : value(std::int64_t{v}) {}
+  Scalar(std::int64_t v) : value(v) {}
+  Scalar(float v) : value(double{v}) {}
+  Scalar(double v) : value(v) {}
+};
+
+// -- elementwise --------------------------------------------------------------------------------------------------------
+
+enum class UnaryOp : std::uint8_t {
+  negative, positive, abs, sign, invert, logical_not, exp, expm1, exp2, log, log1p, log2, sqrt, rsqrt, square, reciprocal,
+  sin, cos, tan, tanh, sigmoid, relu, gelu, gelu_tanh, silu, erf, floor, ceil, round, trunc, isnan, isinf, isfinite,
+};
+enum class BinaryOp : std::uint8_t {
+  add, subtract, multiply, divide, floor_divide, remainder, power, minimum, maximum,
+  equal, not_equal, less, less_equal, greater, greater_equal,
+  bit_and, bit_or, bit_xor, shift_left, shift_right, atan2, fmod,
+};
+/// numpy's name of the op: "negative", "floor_divide".
+std::string_view to_string(UnaryOp op) noexcept;
+std::string_view to_string(BinaryOp op) noexcept;
+
+/// abs, negative, sign, square keep the dtype; floor, ceil, round (half to even), trunc keep it (integers unchanged);
+/// exp .. rsqrt, sin .. erf of an integer or bool give f32; isnan.. and logical_not give bool; relu keeps NaN.
+Tensor unary(UnaryOp op, const Tensor& x);
+/// divide of integers gives f32; floor_divide and remainder take the floor rule of Python (-7 // 2 == -4), and an integer
+/// divided by 0 gives 0 as in numpy; power of integers wraps and gives 0 for a negative exponent (1 and -1 as bases stay
+/// right); fmod truncates; comparisons give bool; minimum and maximum return NaN when either operand is.
+Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
+Tensor binary(BinaryOp op, const Tensor& a, Scalar b);
+Tensor binary(BinaryOp op, Scalar a, const Tensor& b);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
+inline Tensor operator+(const Tensor& a, Scalar b) { return binary(BinaryOp::add, a, b); }
+inline Tensor operator-(const Tensor& a, Scalar b) { return binary(BinaryOp::subtract, a, b); }
+inline Tensor operator*(const Tensor& a, Scalar b) { return binary(BinaryOp::multiply, a, b); }
+inline Tensor operator/(const Tensor& a, Scalar b) { return binary(BinaryOp::divide, a, b); }
+inline Tensor operator+(Scalar a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
+inline Tensor operator-(Scalar a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
+inline Tensor operator*(Scalar a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
+inline Tensor operator/(Scalar a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
+inline Tensor operator-(const Tensor& x) { return unary(UnaryOp::negative, x); }
+inline Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
+inline Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
+inline Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
+
+/// Elements of `a` where `condition` (bool, or a number that is not 0) holds, else of `b`.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// max(low, min(x, high)); NaN stays NaN.
+Tensor clamp(const Tensor& x, Scalar low, Scalar high);
+/// numpy's astype: float to integer truncates, saturates at the ends, NaN gives 0; to bool: not equal to 0.
+Tensor cast(const Tensor& x, DType dtype);
+/// A dense row-major copy; the tensor itself when it is that already.
+Tensor contiguous(const Tensor& x);
+
+// -- making -------------------------------------------------------------------------------------------------------------
+
+Tensor full(const Device& device, const Shape& shape, Scalar value, DType dtype);
+/// start, start + step, ...: ceil((stop - start) / step) elements. step is not 0. i32 by default, f32 with any float.
+Tensor arange(const Device& device, Scalar start, Scalar stop, Scalar step, std::optional<DType> dtype = std::nullopt);
+
+// -- views and moving ------------------------------------------------------------------------------------------------------
+
+/// Axes in the order given; all reversed when empty. View.
+Tensor transpose(const Tensor& x, std::span<const std::int64_t> axes = {});
+/// One length may be -1. View where the strides allow it, else a copy.
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// Stretches axes of length 1. View.
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+/// A new axis of length 1 at `axis`. View.
+Tensor expand_dims(const Tensor& x, std::int64_t axis);
+/// Python's x[start:stop:step] on one axis, ends as in Python (nothing: the end the step's sign gives). View.
+Tensor slice(const Tensor& x, std::int64_t axis, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
+             std::int64_t step = 1);
+/// x[index] on one axis, which goes. Negative counts from the end. View.
+Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index);
+Tensor concat(std::span<const Tensor> parts, std::int64_t axis = 0);
+/// numpy.take with integer indices of any shape; negative counts from the end. With no axis, of the flattened array.
+/// An index out of range is an error: Error{out_of_range} that shows it (the indices are read back for that check).
+Tensor take(const Tensor& x, const Tensor& indices, std::optional<std::int64_t> axis = std::nullopt);
+
+// -- reductions -----------------------------------------------------------------------------------------------------------
+
+enum class ReduceOp : std::uint8_t { sum, mean, prod, max, min, any, all, argmax, argmin };
+std::string_view to_string(ReduceOp op) noexcept;
+
+struct ReduceOptions {
+  std::optional<std::vector<std::int64_t>> axes;  ///< none: all axes; negative counts from the end
+  bool keepdims = false;
+};
+/// sum and prod of bool count in i32; of i32/u32 stay (numpy: 64 bits); of f16 add in f32 and give f16; mean of integers
+/// gives f32. max, min, argmax, argmin keep NaN (the first one) and refuse to reduce no elements; argmax and argmin take
+/// one axis or none, and give i32. any, all give bool. Sums of f32 are blocked, so 17,000,000 ones give 17,000,000.
+Tensor reduce(ReduceOp op, const Tensor& x, const ReduceOptions& options = {});
+inline Tensor sum(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::sum, x, o); }
+inline Tensor mean(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::mean, x, o); }
+inline Tensor max(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::max, x, o); }
+inline Tensor min(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::min, x, o); }
+
+// -- rows -------------------------------------------------------------------------------------------------------------------
+
+struct SoftmaxOptions {
+  std::int64_t axis = -1;
+};
+/// exp(x - max) / sum(exp(x - max)) along an axis, max and sum in f32. A row with NaN or +inf gives NaN throughout; a row of
+/// -inf only gives NaN, as in numpy.
+Tensor softmax(const Tensor& x, SoftmaxOptions options = {});
+Tensor log_softmax(const Tensor& x, SoftmaxOptions options = {});
+
+struct LayerNormOptions {
+  std::int64_t axis = -1;         ///< normalises over this axis and all behind it
+  Tensor weight;                  ///< shape of the normalised axes; empty for none
+  Tensor bias;
+  double eps = 1e-5;
+};
+/// (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias; two passes over the row, in f32.
+Tensor layer_norm(const Tensor& x, const LayerNormOptions& options = {});
+
+// -- products -----------------------------------------------------------------------------------------------------------------
+
+struct MatmulOptions {
+  Tensor bias;  ///< broadcasts over the result; added in the same kernel; empty for none
+};
+/// numpy.matmul: 1-D operands act as a row or column, leading axes broadcast. f16 adds up in f32. Integers are exact
+/// (wrapping). An inner length of 0 gives zeros.
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+// weft/stream.h - work recorded in program order and submitted in batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "weft/buffer.h"
+#include "weft/device.h"
+
+namespace weft {
+
+namespace detail {
+struct StreamState;
+}
+
+/// Records dispatches, copies and clears in program order, into one compute pass where it can, and submits them past a
+/// count or a byte limit, at a readback, or on demand. Copies share the stream. Calls are serialised by the stream
+/// itself, so any thread may use it; the order between threads is the order of their calls.
+///
+/// Work that one stream recorded on a buffer and another now touches is submitted first by the runtime.
+class Stream {
+ public:
+  Stream() = default;
+
+  /// Copies `size` bytes between buffers of this device, or within one; offsets and size are multiples of 4.
+  void copy(const Buffer& from, std::size_t from_offset, const Buffer& to, std::size_t to_offset,
+            std::size_t size) const;
+  /// Zeroes [offset, offset + size), both multiples of 4.
+  void clear(const Buffer& buffer, std::size_t offset, std::size_t size) const;
+  /// Sends what was recorded to the queue; does not wait. Nothing recorded: nothing done.
+  void submit() const;
+  /// Submits and waits until this stream's work is done. Throws Error{timed_out} past the deadline.
+  void synchronize(ReadOptions options = {}) const;
+  /// Dispatches recorded and not yet submitted.
+  std::size_t pending() const;
+
+  /// For Weft's own layers.
+  const std::shared_ptr<detail::StreamState>& state() const noexcept { return state_; }
+  explicit Stream(std::shared_ptr<detail::StreamState> state) noexcept : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<detail::StreamState> state_;
+};
+
+}  // namespace weft

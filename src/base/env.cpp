@@ -1,0 +1,61 @@
+#include "base/env.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+[[noreturn]] void refuse(const char* name, const std::string& text, const char* fix) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("the environment variable {} is '{}'", name, text), fix);
+}
+}  // namespace
+
+std::optional<std::string> env_text(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return std::string(text);
+}
+
+std::optional<std::uint64_t> env_count(const char* name) {
+  const auto text = env_text(name);
+  if (!text) return std::nullopt;
+  static constexpr const char* kFix = "set it to a whole number, with K, M or G behind it where wanted, or unset it";
+  std::uint64_t value = 0;
+  const char* end = text->data() + text->size();
+  const auto [rest, ec] = std::from_chars(text->data(), end, value);
+  if (ec != std::errc()) refuse(name, *text, kFix);
+  unsigned shift = 0;
+  if (rest != end) {
+    switch (*rest) {
+      case 'K': case 'k': shift = 10; break;
+      case 'M': case 'm': shift = 20; break;
+      case 'G': case 'g': shift = 30; break;
+      default: refuse(name, *text, kFix);
+    }
+    if (rest + 1 != end || value > (UINT64_MAX >> shift)) refuse(name, *text, kFix);
+  }
+  return value << shift;
+}
+
+std::optional<std::chrono::nanoseconds> env_duration(const char* name) {
+  const auto text = env_text(name);
+  if (!text) return std::nullopt;
+  static constexpr const char* kFix = "set it to seconds such as 30 or 2.5, or to 500ms, or unset it";
+  double value = 0;
+  const char* end = text->data() + text->size();
+  const auto [rest, ec] = std::from_chars(text->data(), end, value);
+  const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+  if (ec != std::errc() || !std::isfinite(value) || value < 0 || (!unit.empty() && unit != "s" && unit != "ms")) {
+    refuse(name, *text, kFix);
+  }
+  const double seconds = unit == "ms" ? value * 1e-3 : value;
+  if (seconds > 1e9) refuse(name, *text, kFix);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+}  // namespace weft

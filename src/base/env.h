@@ -1,0 +1,18 @@
+// Settings from the environment. A present but unusable value is an error that names the variable, never ignored.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace weft {
+
+/// The variable's text; nothing when unset or empty.
+std::optional<std::string> env_text(const char* name);
+/// A whole number, with an optional suffix K, M or G (powers of 1024).
+std::optional<std::uint64_t> env_count(const char* name);
+/// A length of time: "30" or "2.5" (seconds), "500ms", "30s".
+std::optional<std::chrono::nanoseconds> env_duration(const char* name);
+
+}  // namespace weft

@@ -1,0 +1,5 @@
+#include "weft/device.h"
+
+namespace weft {
+std::string_view version() noexcept { return WEFT_VERSION; }
+}  // namespace weft

@@ -1,0 +1,110 @@
+#include "memory/memory.h"
+
+#include <fmt/format.h>
+
+#include "base/checked.h"
+#include "memory/ids.h"
+#include "memory/registry.h"
+#include "weft/error.h"
+
+namespace weft::detail {
+
+BufferState::~BufferState() {
+  memory::unregister_buffer(id);
+  if (!allocation) return;
+  if (const auto memory = home.lock()) memory->pool().release(std::move(allocation));
+}
+
+}  // namespace weft::detail
+
+namespace weft::memory {
+
+ReadPlan plan_read(const detail::BufferState& buffer, std::uint64_t offset, std::uint64_t size) {
+  if ((buffer.allocation->usage & static_cast<std::uint32_t>(Usage::copy_src)) == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("read: buffer {} has usage {}, without copy_src", buffer.id,
+                            to_string(static_cast<Usage>(buffer.allocation->usage))),
+                "allocate it with Usage::copy_src");
+  }
+  const std::uint64_t end = checked_add(offset, size, "read: offset + size");
+  if (end > buffer.size) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("read: bytes {} to {} of buffer {}, which has {}", offset, end, buffer.id, buffer.size),
+                fmt::format("end the range at {} or before", buffer.size));
+  }
+  ReadPlan plan;
+  if (size == 0) return plan;
+  plan.copy_offset = offset & ~std::uint64_t{3};
+  plan.trim = offset - plan.copy_offset;
+  plan.copy_size = checked_align(plan.trim + size, 4, "read: copy size");
+  return plan;
+}
+
+Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::uint64_t staging_cap,
+               std::function<void(std::uint64_t)> on_destroy)
+    : gpu_owner_(std::move(gpu)),
+      gpu_(*gpu_owner_),
+      owner_(mint_device_id()),
+      pool_(gpu_, pool_cap, std::move(on_destroy)),
+      staging_(gpu_, staging_cap) {}
+
+void Memory::check_size(std::uint64_t size) const {
+  const std::uint64_t limit = gpu_.limits().max_buffer_size;
+  if (size > limit) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("a buffer of {} bytes is over the adapter's limit max_buffer_size of {}", size, limit),
+                "split it into several buffers");
+  }
+}
+
+Buffer Memory::wrap(std::unique_ptr<Allocation> allocation, std::uint64_t size) {
+  auto state = std::make_shared<detail::BufferState>();
+  state->home = weak_from_this();
+  state->allocation = std::move(allocation);
+  state->size = size;
+  state->owner = owner_;
+  state->id = mint_buffer_id();
+  register_buffer(state->id, owner_, state);
+  return Buffer(std::move(state));
+}
+
+Buffer Memory::alloc(std::uint64_t size, Usage usage) {
+  check_size(size);
+  gpu_.check_alive("alloc");
+  return wrap(pool_.acquire(size, static_cast<std::uint32_t>(usage)), size);
+}
+
+Buffer Memory::alloc_mapped(std::uint64_t size, Usage usage) {
+  check_size(size);
+  gpu_.check_alive("upload");
+  return wrap(pool_.acquire_mapped(size, static_cast<std::uint32_t>(usage)), size);
+}
+
+const std::shared_ptr<detail::BufferState>& Memory::check_owner(const Buffer& buffer, std::string_view what) const {
+  const auto& state = buffer.state();
+  if (!state) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the buffer handle is empty", what),
+                "pass a buffer that Device::alloc or Device::upload gave");
+  }
+  if (state->owner != owner_) {
+    throw Error(ErrorCode::foreign_buffer,
+                fmt::format("{}: buffer {} is owned by device {}, and this is device {}", what, state->id, state->owner,
+                            owner_),
+                "use it with its own device, or read it and upload it here");
+  }
+  return state;
+}
+
+std::optional<Buffer> Memory::resident(std::uint64_t id) const {
+  std::optional<Found> found = find_buffer(id);
+  if (!found) return std::nullopt;
+  if (found->owner != owner_) {
+    throw Error(ErrorCode::foreign_buffer,
+                fmt::format("resident: buffer {} is owned by device {}, and this is device {}", id, found->owner, owner_),
+                "ask the device that owns it");
+  }
+  if (!found->state) return std::nullopt;
+  return Buffer(std::move(found->state));
+}
+
+}  // namespace weft::memory

@@ -1,0 +1,77 @@
+// The memory of one device: its buffers' owner identity, pools and range checks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "memory/buffer_pool.h"
+#include "memory/staging_pool.h"
+#include "webgpu/gpu.h"
+#include "weft/buffer.h"
+
+namespace weft::memory {
+class Memory;
+}
+
+namespace weft::detail {
+
+/// Behind a Buffer. The destructor takes it out of the registry, then hands the allocation back to the pool if the
+/// device's memory still lives, and else releases it (A15).
+struct BufferState {
+  BufferState() = default;
+  BufferState(const BufferState&) = delete;
+  BufferState& operator=(const BufferState&) = delete;
+  ~BufferState();
+
+  std::uint64_t id = 0;
+  std::uint64_t owner = 0;
+  std::uint64_t size = 0;  ///< bytes that were asked for
+  std::unique_ptr<memory::Allocation> allocation;
+  std::weak_ptr<memory::Memory> home;
+};
+
+}  // namespace weft::detail
+
+namespace weft::memory {
+
+/// Where a read of [offset, offset + size) of a buffer goes (A28): copies start and end at multiples of 4.
+struct ReadPlan {
+  std::uint64_t copy_offset = 0;
+  std::uint64_t copy_size = 0;
+  std::uint64_t trim = 0;  ///< bytes of the copy in front of the first wanted one
+};
+
+/// Checks in the order of A27 and plans a read. `size` 0 gives a plan with copy_size 0.
+ReadPlan plan_read(const detail::BufferState& buffer, std::uint64_t offset, std::uint64_t size);
+
+class Memory : public std::enable_shared_from_this<Memory> {
+ public:
+  Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::uint64_t staging_cap,
+         std::function<void(std::uint64_t)> on_destroy);
+
+  std::uint64_t owner() const noexcept { return owner_; }
+  BufferPool& pool() noexcept { return pool_; }
+  StagingPool& staging() noexcept { return staging_; }
+
+  /// `size` 0 allowed. Throws as Device::alloc says.
+  Buffer alloc(std::uint64_t size, Usage usage);
+  /// A buffer whose allocation is mapped for writing; `unmap_filled` must follow.
+  Buffer alloc_mapped(std::uint64_t size, Usage usage);
+
+  /// Throws Error{foreign_buffer} or {invalid_argument} unless `buffer` is a handle of this device; `what` names the call.
+  const std::shared_ptr<detail::BufferState>& check_owner(const Buffer& buffer, std::string_view what) const;
+  std::optional<Buffer> resident(std::uint64_t id) const;
+
+ private:
+  Buffer wrap(std::unique_ptr<Allocation> allocation, std::uint64_t size);
+  void check_size(std::uint64_t size) const;
+
+  const std::shared_ptr<webgpu::Gpu> gpu_owner_;
+  webgpu::Gpu& gpu_;
+  const std::uint64_t owner_;
+  BufferPool pool_;
+  StagingPool staging_;
+};
+
+}  // namespace weft::memory

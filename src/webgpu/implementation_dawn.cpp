@@ -1,0 +1,111 @@
+// What is particular to Dawn.
+#include "webgpu/instance.h"
+
+namespace weft {
+
+std::string_view implementation_name() noexcept { return "dawn"; }
+
+std::string implementation_version() {
+#ifdef WEFT_DAWN_VERSION
+  return WEFT_DAWN_VERSION;
+#else
+  return "unknown";  // Dawn's C API does not tell; the build passes its package's version where it knows it
+#endif
+}
+
+namespace webgpu {
+namespace {
+
+// f16 is hidden on NVIDIA unless asked for (webgpu-facts): it has passed our conformance tests there.
+constexpr const char* kAdapterToggles[] = {"vulkan_enable_f16_on_nvidia"};
+
+WGPUDawnTogglesDescriptor toggles(std::size_t enabled_count, const char* const* enabled, std::size_t disabled_count = 0,
+                                  const char* const* disabled = nullptr) {
+  WGPUDawnTogglesDescriptor d = WGPU_DAWN_TOGGLES_DESCRIPTOR_INIT;
+  d.enabledToggleCount = enabled_count;
+  d.enabledToggles = enabled;
+  d.disabledToggleCount = disabled_count;
+  d.disabledToggles = disabled;
+  return d;
+}
+
+}  // namespace
+
+WGPUInstance create_instance() {
+  static constexpr const char* kInstanceToggles[] = {"allow_unsafe_apis"};  // subgroup matrix and f16 stand behind it
+  WGPUDawnTogglesDescriptor t = toggles(1, kInstanceToggles);
+  WGPUInstanceDescriptor descriptor = WGPU_INSTANCE_DESCRIPTOR_INIT;
+  descriptor.nextInChain = &t.chain;
+  return wgpuCreateInstance(&descriptor);
+}
+
+std::vector<Adapter> list_adapters(WGPUInstance inst) {
+  // The C API has no enumeration: ask for each kind of adapter; the caller drops what comes twice.
+  struct Ask {
+    WGPUPowerPreference power;
+    WGPUBool fallback;
+    WGPUBackendType backend;
+  };
+  std::vector<Adapter> out;
+  for (WGPUBackendType backend : {WGPUBackendType_Vulkan, WGPUBackendType_Metal, WGPUBackendType_D3D12}) {
+    for (const Ask& ask : {Ask{WGPUPowerPreference_HighPerformance, 0, backend},
+                           Ask{WGPUPowerPreference_LowPower, 0, backend}, Ask{WGPUPowerPreference_Undefined, 1, backend}}) {
+      WGPUDawnTogglesDescriptor t = toggles(1, kAdapterToggles);
+      WGPURequestAdapterOptions options = WGPU_REQUEST_ADAPTER_OPTIONS_INIT;
+      options.nextInChain = &t.chain;
+      options.powerPreference = ask.power;
+      options.forceFallbackAdapter = ask.fallback;
+      options.backendType = ask.backend;
+      struct Answer {
+        WGPUAdapter adapter = nullptr;
+        bool done = false;
+      } answer;
+      WGPURequestAdapterCallbackInfo callback = WGPU_REQUEST_ADAPTER_CALLBACK_INFO_INIT;
+      callback.mode = WGPUCallbackMode_AllowProcessEvents;
+      callback.userdata1 = &answer;
+      callback.callback = [](WGPURequestAdapterStatus, WGPUAdapter adapter, WGPUStringView, void* user, void*) {
+        auto* a = static_cast<Answer*>(user);
+        a->adapter = adapter;
+        a->done = true;
+      };
+      wgpuInstanceRequestAdapter(inst, &options, callback);
+      while (!answer.done) wgpuInstanceProcessEvents(inst);
+      if (answer.adapter != nullptr) out.emplace_back(answer.adapter);
+    }
+  }
+  return out;
+}
+
+bool adapter_has_immediates(WGPUAdapter) {
+  return wgpuInstanceHasWGSLLanguageFeature(instance(), WGPUWGSLLanguageFeatureName_ImmediateAddressSpace) != 0;
+}
+
+bool adapter_has_subgroups(WGPUAdapter adapter) {
+  return wgpuAdapterHasFeature(adapter, WGPUFeatureName_Subgroups) != 0;
+}
+
+void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features) {
+  // Without this Dawn's device may be used by one thread only.
+  features.push_back(WGPUFeatureName_ImplicitDeviceSynchronization);
+  if (wanted.subgroups) features.push_back(WGPUFeatureName_Subgroups);
+}
+
+std::string_view immediates_directive() noexcept { return "requires immediate_address_space;"; }
+std::string_view subgroups_directive() noexcept { return "enable subgroups;"; }
+
+// Dawn leaves bounds checks out per device only (the toggle disable_robustness), which a user's WGSL must not lose.
+WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool) {
+  return wgpuDeviceCreateShaderModule(device, &descriptor);
+}
+
+void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback) {
+  static constexpr const char* kDisabled[] = {"timestamp_quantization"};  // profiles need the real clock
+  WGPUDawnTogglesDescriptor t = toggles(1, kAdapterToggles, 1, kDisabled);
+  descriptor.nextInChain = &t.chain;
+  wgpuAdapterRequestDevice(adapter, &descriptor, callback);
+}
+
+void poll(WGPUInstance inst, WGPUDevice) { wgpuInstanceProcessEvents(inst); }
+
+}  // namespace webgpu
+}  // namespace weft

@@ -1,0 +1,72 @@
+// What is particular to wgpu-native. Its wgpuInstanceWaitAny, wgpuGetInstanceFeatures, ...Async pipeline calls and all
+// SetLabel calls abort the process, so nothing here or elsewhere uses them.
+#include <fmt/format.h>
+
+#include "webgpu/instance.h"
+
+namespace weft {
+
+std::string_view implementation_name() noexcept { return "wgpu-native"; }
+
+std::string implementation_version() {
+  const std::uint32_t v = wgpuGetVersion();
+  return fmt::format("{}.{}.{}.{}", v >> 24, (v >> 16) & 0xff, (v >> 8) & 0xff, v & 0xff);
+}
+
+namespace webgpu {
+
+WGPUInstance create_instance() {
+  wgpuSetLogLevel(WGPULogLevel_Off);  // its log goes to stderr; errors reach us by callbacks
+  WGPUInstanceExtras extras{};
+  extras.chain.sType = static_cast<WGPUSType>(WGPUSType_InstanceExtras);
+  // GL adapters are left out: their compute support is partial, and probing them needs a display.
+  extras.backends = WGPUInstanceBackend_Vulkan | WGPUInstanceBackend_Metal | WGPUInstanceBackend_DX12;
+  WGPUInstanceDescriptor descriptor = WGPU_INSTANCE_DESCRIPTOR_INIT;
+  descriptor.nextInChain = &extras.chain;
+  return wgpuCreateInstance(&descriptor);
+}
+
+std::vector<Adapter> list_adapters(WGPUInstance inst) {
+  const std::size_t count = wgpuInstanceEnumerateAdapters(inst, nullptr, nullptr);
+  std::vector<WGPUAdapter> raw(count);
+  wgpuInstanceEnumerateAdapters(inst, nullptr, raw.data());
+  std::vector<Adapter> out;
+  for (WGPUAdapter adapter : raw) out.emplace_back(adapter);
+  return out;
+}
+
+bool adapter_has_immediates(WGPUAdapter adapter) {
+  return wgpuAdapterHasFeature(adapter, static_cast<WGPUFeatureName>(WGPUNativeFeature_Immediates)) != 0;
+}
+
+bool adapter_has_subgroups(WGPUAdapter adapter) {
+  return wgpuAdapterHasFeature(adapter, static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup)) != 0;
+}
+
+void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features) {
+  if (wanted.immediates) features.push_back(static_cast<WGPUFeatureName>(WGPUNativeFeature_Immediates));
+  if (wanted.subgroups) features.push_back(static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup));
+}
+
+std::string_view immediates_directive() noexcept { return ""; }
+std::string_view subgroups_directive() noexcept { return ""; }  // naga 29 does not know the directive yet
+
+WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted) {
+  return trusted ? wgpuDeviceCreateShaderModuleTrusted(device, &descriptor, WGPUShaderRuntimeChecks_None)
+                 : wgpuDeviceCreateShaderModule(device, &descriptor);
+}
+
+void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback) {
+  wgpuAdapterRequestDevice(adapter, &descriptor, callback);
+}
+
+void poll(WGPUInstance inst, WGPUDevice device) {
+  if (device != nullptr) {
+    wgpuDevicePoll(device, 0, nullptr);
+  } else {
+    wgpuInstanceProcessEvents(inst);
+  }
+}
+
+}  // namespace webgpu
+}  // namespace weft

@@ -1,0 +1,51 @@
+// The process's WebGPU instance, and what differs between the implementations before a device exists.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "webgpu/api.h"
+#include "weft/device.h"
+
+namespace weft::webgpu {
+
+/// One adapter and what it says of itself.
+struct Candidate {
+  Adapter adapter;
+  AdapterInfo info;
+};
+
+/// The one instance of the process: made at first use, never released (each instance keeps a file descriptor open, and
+/// drivers dislike being unloaded at exit).
+WGPUInstance instance();
+
+/// All adapters, each once, in the implementation's order. Blocks for the drivers.
+std::vector<Candidate> enumerate_adapters();
+
+/// The limits that Weft uses, sizes rounded down to what WebGPU accepts.
+Limits to_limits(const WGPULimits& limits);
+
+/// Fills an AdapterInfo (all but `index`) from the adapter.
+AdapterInfo describe(WGPUAdapter adapter);
+
+// -- what differs between implementations (implementation_wgpu.cpp, implementation_dawn.cpp) -----------------------
+
+WGPUInstance create_instance();
+std::vector<Adapter> list_adapters(WGPUInstance instance);
+/// True when `adapter` can run kernels with immediates, and subgroups by whatever name this implementation has.
+bool adapter_has_immediates(WGPUAdapter adapter);
+bool adapter_has_subgroups(WGPUAdapter adapter);
+/// Features to ask for, beside the standard ones, for what `wanted` has.
+void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features);
+/// The WGSL directive that a module needs in front so that it can use immediates; empty where none is needed.
+std::string_view immediates_directive() noexcept;
+/// The same for subgroups. Where it is empty the compiler refuses `enable subgroups;` although it knows the builtins.
+std::string_view subgroups_directive() noexcept;
+/// Compiles a module. `trusted`: without bounds checks where the implementation can leave them out for one module.
+WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted);
+/// Requests the device with implementation-specific options chained in; calls back as WebGPU does.
+void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback);
+/// Lets the implementation deliver callbacks. Does not block; any thread.
+void poll(WGPUInstance instance, WGPUDevice device);
+
+}  // namespace weft::webgpu
