@@ -1,0 +1,169 @@
+#include "weft/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/env.h"
+#include "dispatch/state.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+/// Fills what the caller left open: the environment first, then the default.
+DeviceOptions complete(DeviceOptions o) {
+  if (o.adapter.empty()) o.adapter = env_text("WEFT_ADAPTER").value_or("");
+  if (o.pool_bytes == 0) o.pool_bytes = env_count("WEFT_POOL_BYTES").value_or(0);
+  if (o.bind_groups == 0) o.bind_groups = env_count("WEFT_BIND_GROUPS").value_or(256);
+  if (o.pipelines == 0) o.pipelines = env_count("WEFT_PIPELINES").value_or(1024);
+  if (o.batch_dispatches == 0) o.batch_dispatches = env_count("WEFT_BATCH_DISPATCHES").value_or(128);
+  if (o.batch_bytes == 0) o.batch_bytes = env_count("WEFT_BATCH_BYTES").value_or(std::uint64_t{1} << 30);
+  if (o.wait_timeout.count() == 0) {
+    o.wait_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
+        env_duration("WEFT_WAIT_TIMEOUT").value_or(std::chrono::seconds(30)));
+  }
+  o.batch_dispatches = std::max<std::size_t>(o.batch_dispatches, 1);
+  return o;
+}
+
+/// Twice what one binding can show: room for the temporaries of an op on the largest arrays.
+std::uint64_t pool_cap(const DeviceOptions& o, const webgpu::Gpu& gpu) {
+  return o.pool_bytes != 0 ? o.pool_bytes : 2 * gpu.limits().max_storage_binding_size;
+}
+
+constexpr std::uint64_t kStagingCap = std::uint64_t{256} << 20;
+
+/// Keeps the device alive for a stream handle, and sends what is recorded before the stream can no longer be found.
+struct OwnedStream {
+  std::shared_ptr<detail::DeviceState> device;
+  std::shared_ptr<detail::StreamState> stream;
+  ~OwnedStream() {
+    try {
+      dispatch::submit(*stream);
+    } catch (const std::exception&) {
+      // Whoever reads what this batch was to write finds the device lost; a destructor can't tell more.
+    }
+  }
+};
+
+}  // namespace
+
+namespace detail {
+
+DeviceState::DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOptions& completed)
+    : gpu_owner(std::move(opened)),
+      bind_groups_owner(std::make_shared<dispatch::BindGroupCache>(completed.bind_groups)),
+      gpu(*gpu_owner),
+      options(completed),
+      bind_groups(*bind_groups_owner),
+      pipelines(gpu, completed.pipelines),
+      memory(std::make_shared<memory::Memory>(
+          gpu_owner, pool_cap(completed, gpu), kStagingCap,
+          [groups = bind_groups_owner](std::uint64_t id) { groups->forget_allocation(id); })) {
+  default_stream = make_stream();
+}
+
+DeviceState::~DeviceState() = default;
+
+webgpu::Clock::time_point DeviceState::deadline(const ReadOptions& read) const {
+  return webgpu::deadline_after(read.deadline.value_or(options.wait_timeout));
+}
+
+}  // namespace detail
+
+Device Device::open(const DeviceOptions& options) {
+  const DeviceOptions completed = complete(options);
+  return Device(std::make_shared<detail::DeviceState>(webgpu::Gpu::open(completed), completed));
+}
+
+std::vector<AdapterInfo> Device::adapters() {
+  std::vector<AdapterInfo> out;
+  for (webgpu::Candidate& c : webgpu::enumerate_adapters()) out.push_back(std::move(c.info));
+  return out;
+}
+
+std::uint64_t Device::id() const noexcept {
+  return state_->memory->owner();
+}
+const AdapterInfo& Device::adapter() const noexcept {
+  return state_->gpu.adapter();
+}
+const Limits& Device::limits() const noexcept {
+  return state_->gpu.limits();
+}
+const Features& Device::features() const noexcept {
+  return state_->gpu.features();
+}
+bool Device::lost() const noexcept {
+  return state_->gpu.lost();
+}
+void Device::destroy() {
+  state_->gpu.destroy();
+}
+
+Kernel Device::kernel(const KernelOptions& options) {
+  return dispatch::make_kernel(*state_, options);
+}
+
+Stream Device::make_stream() {
+  auto owned = std::make_shared<OwnedStream>(OwnedStream{state_, state_->make_stream()});
+  return Stream(std::shared_ptr<detail::StreamState>(owned, owned->stream.get()));
+}
+
+Stream Device::stream() const {
+  return Stream(std::shared_ptr<detail::StreamState>(state_, state_->default_stream.get()));
+}
+
+void Device::synchronize(ReadOptions options) {
+  std::vector<std::shared_ptr<detail::StreamState>> streams;
+  {
+    const std::lock_guard lock(state_->streams_mutex);
+    for (const auto& [id, weak] : state_->streams) {
+      if (auto stream = weak.lock()) streams.push_back(std::move(stream));
+    }
+  }
+  for (const auto& s : streams) dispatch::submit(*s);
+  stream().synchronize(options);
+}
+
+Stats Device::stats() const {
+  const detail::DeviceState& d = *state_;
+  Stats s;
+  s.dispatches = d.counters.dispatches;
+  s.copies = d.counters.copies;
+  s.submits = d.counters.submits;
+  s.passes = d.counters.passes;
+  s.bytes_uploaded = d.counters.bytes_uploaded;
+  s.bytes_read = d.counters.bytes_read;
+  s.uploads = d.counters.uploads;
+  s.reads = d.counters.reads;
+  s.fused_ops = d.counters.fused_ops;
+  s.materialized = d.counters.materialized;
+  const memory::PoolStats pool = d.memory->pool().stats();
+  s.live_bytes = pool.live_bytes;
+  s.retained_bytes = pool.retained_bytes;
+  s.peak_bytes = pool.peak_bytes;
+  s.pool_allocations = pool.allocations;
+  s.pool_hits = pool.hits;
+  s.pool_releases = pool.releases;
+  s.pool_evictions = pool.evictions;
+  const memory::StagingStats staging = d.memory->staging().stats();
+  s.staging_allocations = staging.allocations;
+  s.staging_hits = staging.hits;
+  s.staging_bytes = staging.bytes;
+  const dispatch::PipelineStats p = d.pipelines.stats();
+  s.pipeline_hits = p.hits;
+  s.pipeline_misses = p.misses;
+  s.pipeline_evictions = p.evictions;
+  s.pipeline_entries = p.entries;
+  s.compile_ms = p.compile_ms;
+  const dispatch::BindGroupStats b = d.bind_groups.stats();
+  s.bind_group_hits = b.hits;
+  s.bind_group_misses = b.misses;
+  s.bind_group_evictions = b.evictions;
+  s.bind_group_entries = b.entries;
+  return s;
+}
+
+}  // namespace weft

@@ -1,0 +1,407 @@
+#include "weft/kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <regex>
+
+#include "base/checked.h"
+#include "dispatch/state.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+/// Groups on x before a one-dimensional grid is folded into rows: every WebGPU device takes 65,535, and a power of two
+/// keeps `linear_index` one multiply-add.
+constexpr std::uint32_t kGroupsPerRow = 32768;
+
+const detail::KernelState& state_of(const std::shared_ptr<detail::KernelState>& state) {
+  if (!state) throw Error(ErrorCode::invalid_argument, "the kernel is empty", "make it with Device::kernel");
+  return *state;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in) {
+    throw Error(ErrorCode::io_error, fmt::format("can't read the kernel source '{}'", path.string()),
+                "check the path and its permissions");
+  }
+  return text;
+}
+
+std::string names_of(const std::vector<BindingInfo>& bindings) {
+  std::string out;
+  for (const BindingInfo& b : bindings) out += (out.empty() ? "" : ", ") + b.name;
+  return out.empty() ? "none" : out;
+}
+
+/// The scalar that a binding's elements are made of: "array<vec4<f32>>" gives "f32"; empty when it is a struct.
+std::string_view scalar_of(std::string_view type) {
+  for (std::string_view name : {"f32", "i32", "u32", "f16"}) {
+    if (type.find(name) != std::string_view::npos) return name;
+  }
+  if (type.starts_with("array<vec") || type.starts_with("vec")) {
+    const std::size_t v = type.find("vec");
+    switch (v + 4 < type.size() ? type[v + 4] : ' ') {
+      case 'f': return "f32";
+      case 'i': return "i32";
+      case 'u': return "u32";
+      case 'h': return "f16";
+      default: break;
+    }
+  }
+  return {};
+}
+
+bool fits(DType given, std::string_view scalar) {
+  switch (given) {
+    case DType::f32: return scalar == "f32";
+    case DType::i32: return scalar == "i32";
+    case DType::u32: return scalar == "u32";
+    case DType::f16: return scalar == "f16" || scalar == "u32";  // two to a word
+    case DType::bool_: return scalar == "u32";                   // four to a word
+  }
+  return false;
+}
+
+}  // namespace
+
+namespace dispatch {
+namespace {
+
+/// Checks one operand against its binding and returns what to bind.
+Operand resolve(const detail::DeviceState& device, const detail::KernelState& kernel, const BindingInfo& info,
+                const BindingRange& range) {
+  const auto where = [&] { return fmt::format("kernel '{}', binding '{}'", kernel.label, info.name); };
+  const auto& state = range.buffer.state();
+  if (!state || state->owner != device.memory->owner()) device.memory->check_owner(range.buffer, where());
+  const memory::Allocation& allocation = *state->allocation;
+  const Usage needed = info.uniform ? Usage::uniform : Usage::storage;
+  if (!has(static_cast<Usage>(allocation.usage), needed)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: buffer {} has usage {}, without {}", where(), state->id,
+                            to_string(static_cast<Usage>(allocation.usage)), to_string(needed)),
+                fmt::format("allocate it with Usage::{}", to_string(needed)));
+  }
+  const std::uint32_t alignment = info.uniform ? device.gpu.limits().min_uniform_offset_alignment
+                                               : device.gpu.limits().min_storage_offset_alignment;
+  if (range.offset % alignment != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: offset {} is not a multiple of {}", where(), range.offset, alignment),
+                "bind from an aligned offset below and pass the rest as a parameter");
+  }
+  if (range.offset > state->size || (range.size != 0 && range.size > state->size - range.offset)) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("{}: bytes {} to {} of buffer {}, which has {}", where(), range.offset,
+                            range.offset + range.size, state->id, state->size),
+                "bind a range inside the buffer");
+  }
+  const std::uint64_t given = range.size != 0 ? range.size : state->size - range.offset;
+  if (given < info.min_size) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} bytes given, '{}' needs {}", where(), given, info.type, info.min_size),
+                fmt::format("bind a buffer of at least {} bytes", info.min_size));
+  }
+  if (range.dtype) {
+    const std::string_view scalar = scalar_of(info.type);
+    if (!scalar.empty() && !fits(*range.dtype, scalar)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: {} given, '{}' declared", where(), to_string(*range.dtype), info.type),
+                  "cast the array, or change the type in the kernel");
+    }
+  }
+  const std::uint64_t size = (given + 3) & ~std::uint64_t{3};
+  const std::uint64_t limit =
+      info.uniform ? device.gpu.limits().max_uniform_binding_size : device.gpu.limits().max_storage_binding_size;
+  if (size > limit) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("{}: {} bytes are over the device's limit of {} for one binding", where(), size, limit),
+                "bind a window of the buffer, and run once per window");
+  }
+  return {state->allocation.get(), range.offset, size};
+}
+
+void check_aliasing(const detail::KernelState& kernel, std::span<const Operand> operands) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!kernel.bindings[i].writable) continue;
+    for (std::size_t j = 0; j < operands.size(); ++j) {
+      if (i == j || operands[i].allocation != operands[j].allocation) continue;
+      const bool overlap = operands[i].offset < operands[j].offset + operands[j].size &&
+                           operands[j].offset < operands[i].offset + operands[i].size;
+      // WebGPU: one buffer is either written or only read within a dispatch; written ranges may not overlap.
+      if (!kernel.bindings[j].writable || overlap) {
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("kernel '{}': one buffer is bound as '{}', which is written, and as '{}'", kernel.label,
+                                kernel.bindings[i].name, kernel.bindings[j].name),
+                    "write to another buffer, or declare one read_write binding for both");
+      }
+    }
+  }
+}
+
+void check_grid(const detail::DeviceState& device, const detail::KernelState& kernel, Grid grid) {
+  const std::uint32_t limit = device.gpu.limits().max_workgroups_per_dimension;
+  if (grid.x > limit || grid.y > limit || grid.z > limit) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("kernel '{}': a grid of {} x {} x {} groups is over the limit of {} on an axis",
+                            kernel.label, grid.x, grid.y, grid.z, limit),
+                "use grid_for(n) with linear_index(id), or spread the groups over more axes");
+  }
+}
+
+/// Blanks `enable subgroups;` where the compiler knows the builtins but not the directive: columns stay as they are.
+void hide_subgroups_directive(std::string& code) {
+  static const std::regex kDirective(R"(enable\s+subgroups\s*;)");
+  std::smatch m;
+  if (std::regex_search(code, m, kDirective)) {
+    const auto at = static_cast<std::size_t>(m.position(0));
+    const auto n = static_cast<std::size_t>(m.length(0));
+    for (std::size_t i = at; i < at + n; ++i) code[i] = code[i] == '\n' ? '\n' : ' ';
+  }
+}
+
+}  // namespace
+
+Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Trust trust) {
+  device.gpu.check_alive("kernel");
+  const std::string source = options.source.empty() && !options.file.empty() ? read_text(options.file) : options.source;
+  const std::string name = !options.label.empty()  ? options.label
+                           : !options.file.empty() ? options.file.filename().string()
+                                                   : std::string("kernel");
+  const std::string shown = options.file.empty() ? name : options.file.string();
+  const Reflection reflected = reflect(source, options.entry_point, options.constants, options.overrides, name);
+  const Features& features = device.gpu.features();
+  const Limits& limits = device.gpu.limits();
+
+  auto state = std::make_shared<detail::KernelState>();
+  state->owner = device.memory->owner();
+  state->label = name;
+  state->params = reflected.params;
+  state->params_size = reflected.params_declared_by_user ? 0 : reflected.params_size;
+
+  if ((reflected.uses_f16 || reflected.enables_f16) && !features.f16) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel '{}' uses f16, which the device '{}' lacks", name, device.gpu.adapter().name),
+                "use f32, or open another device");
+  }
+  if ((reflected.uses_subgroups || reflected.enables_subgroups) && !features.subgroups) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel '{}' uses subgroups, which the device '{}' lacks", name, device.gpu.adapter().name),
+                "write it with workgroup memory, or open another device");
+  }
+
+  PipelineKey key;
+  key.entry_point = options.entry_point;
+  key.trusted = trust == Trust::library;
+  std::size_t storage_count = 0;
+  for (const ReflectedBinding& b : reflected.bindings) {
+    if (!b.used) {
+      state->unused_bindings.push_back(b.info.name);
+      continue;
+    }
+    if (b.group != 0) {
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("kernel '{}': '{}' is in @group({}), and Weft binds group 0 only", name, b.info.name, b.group),
+          "put all bindings into @group(0)");
+    }
+    storage_count += b.info.uniform ? 0 : 1;
+    state->bindings.push_back(b.info);
+    key.entries.push_back({b.info.binding,
+                           b.info.uniform    ? WGPUBufferBindingType_Uniform
+                           : b.info.writable ? WGPUBufferBindingType_Storage
+                                             : WGPUBufferBindingType_ReadOnlyStorage,
+                           b.info.min_size});
+  }
+  if (storage_count > limits.max_storage_buffers) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel '{}' binds {} storage buffers, and the device takes {}", name, storage_count,
+                            limits.max_storage_buffers),
+                "put several arrays into one buffer");
+  }
+  std::uint64_t invocations = 1;
+  const std::array<std::uint32_t, 3> most{limits.max_workgroup_size_x, limits.max_workgroup_size_y,
+                                          limits.max_workgroup_size_z};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::uint32_t n = reflected.workgroup_size[axis].value_or(0);
+    state->workgroup_size[axis] = n;
+    if (n > 0) invocations *= n;
+    if (n > most[axis] || invocations > limits.max_workgroup_invocations) {
+      throw Error(
+          ErrorCode::compile_error,
+          fmt::format("kernel '{}': @workgroup_size({}, {}, {}) is over the device's limits of {} x {} x {} and {} "
+                      "in all",
+                      name, reflected.workgroup_size_text[0], reflected.workgroup_size_text[1],
+                      reflected.workgroup_size_text[2], most[0], most[1], most[2], limits.max_workgroup_invocations),
+          "use a smaller workgroup");
+    }
+  }
+
+  if (reflected.params_size > 0 && reflected.uses_params && !reflected.params_declared_by_user) {
+    const bool immediates =
+        features.immediates && reflected.params_scalars_only && reflected.params_size <= limits.max_immediate_size;
+    state->params_via = immediates ? ParamsVia::immediates : ParamsVia::uniform;
+  }
+
+  // Directives must stand first; everything else goes behind the user's text, so that his line numbers stay his.
+  std::string directives;
+  if (reflected.uses_f16 && !reflected.enables_f16) directives += "enable f16;";
+  if (reflected.uses_subgroups && !reflected.enables_subgroups) directives += webgpu::subgroups_directive();
+  if (state->params_via == ParamsVia::immediates) directives += webgpu::immediates_directive();
+  const std::size_t injected_lines = directives.empty() ? 0 : 1;
+  if (injected_lines > 0) directives += '\n';
+
+  std::string prelude = "\n";
+  for (const PreludeConstant& c : options.constants) {
+    prelude += c.type == "alias" ? fmt::format("alias {} = {};\n", c.name, c.value)
+                                 : fmt::format("const {}: {} = {};\n", c.name, c.type, c.value);
+  }
+  if (state->params_via == ParamsVia::immediates) prelude += "var<immediate> params: Params;\n";
+  if (state->params_via == ParamsVia::uniform) prelude += "@group(1) @binding(0) var<uniform> params: Params;\n";
+  if (reflected.uses_linear_index && !reflected.declares_linear_index) {
+    prelude += fmt::format("fn linear_index(id: vec3u) -> u32 {{ return id.x + id.y * ({}u * u32({})); }}\n",
+                           kGroupsPerRow, reflected.workgroup_size_text[0]);
+  }
+  key.code = directives + source + prelude;
+  if (reflected.enables_subgroups && webgpu::subgroups_directive().empty()) hide_subgroups_directive(key.code);
+  key.params = state->params_via;
+  key.params_size = state->params_via == ParamsVia::none ? 0 : state->params_size;
+  for (const OverrideValue& o : options.overrides) key.constants.push_back({o.name, o.value});
+
+  try {
+    state->pipeline = device.pipelines.get_or_compile(key, name);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::compile_error) throw;
+    throw explain_compile_error(error, source, shown, injected_lines);
+  }
+  return Kernel(std::move(state));
+}
+
+}  // namespace dispatch
+
+const std::string& Kernel::label() const {
+  return state_of(state_).label;
+}
+const std::vector<BindingInfo>& Kernel::bindings() const {
+  return state_of(state_).bindings;
+}
+const std::vector<ParamInfo>& Kernel::params() const {
+  return state_of(state_).params;
+}
+std::uint32_t Kernel::params_size() const {
+  return state_of(state_).params_size;
+}
+std::array<std::uint32_t, 3> Kernel::workgroup_size() const {
+  return state_of(state_).workgroup_size;
+}
+
+Grid Kernel::grid(GridFor n) const {
+  const detail::KernelState& k = state_of(state_);
+  if (k.workgroup_size[0] == 0 || k.workgroup_size[1] != 1 || k.workgroup_size[2] != 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("kernel '{}': grid_for needs a workgroup of known size on one axis", k.label),
+                "give the grid in groups");
+  }
+  const std::uint64_t groups = ceil_div(n.elements, k.workgroup_size[0]);
+  if (groups <= kGroupsPerRow) return {static_cast<std::uint32_t>(groups), 1, 1};
+  const std::uint64_t rows = ceil_div(groups, kGroupsPerRow);
+  if (rows > 65535 || n.elements > UINT32_MAX) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("kernel '{}': {} elements are over {}, the most that one dispatch can index", k.label,
+                            n.elements, UINT32_MAX),
+                "run it once per slice of the array");
+  }
+  return {kGroupsPerRow, static_cast<std::uint32_t>(rows), 1};
+}
+
+void Kernel::dispatch(const Stream& stream, std::span<const BindingRange> bindings, std::span<const std::byte> params,
+                      Grid grid) const {
+  const detail::KernelState& k = state_of(state_);
+  if (!stream.state()) throw Error(ErrorCode::invalid_argument, "the stream is empty", "take one from Device::stream");
+  detail::StreamState& s = *stream.state();
+  if (k.owner != s.device.memory->owner()) {
+    throw Error(ErrorCode::foreign_buffer,
+                fmt::format("kernel '{}' is owned by device {}, and the stream by device {}", k.label, k.owner,
+                            s.device.memory->owner()),
+                "make the kernel with the device that runs it");
+  }
+  if (bindings.size() != k.bindings.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("kernel '{}': {} buffers given for {} bindings ({})", k.label, bindings.size(),
+                            k.bindings.size(), names_of(k.bindings)),
+                "bind each of them once");
+  }
+  std::array<dispatch::Operand, 64> operands;
+  if (bindings.size() > operands.size()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel '{}': more than 64 bindings", k.label),
+                "put several arrays into one buffer");
+  }
+  for (std::size_t i = 0; i < bindings.size(); ++i) {
+    operands[i] = dispatch::resolve(s.device, k, k.bindings[i], bindings[i]);
+  }
+  const std::span<const dispatch::Operand> used(operands.data(), bindings.size());
+  dispatch::check_aliasing(k, used);
+  dispatch::check_grid(s.device, k, grid);
+
+  std::array<std::byte, 256> padded{};
+  if (params.size() != k.params_size) {
+    if (params.size() > k.params_size || k.params_size - params.size() > 15 || k.params_size > padded.size() ||
+        params.empty()) {
+      std::string fields;
+      for (const ParamInfo& p : k.params) fields += fmt::format("{}{}: {}", fields.empty() ? "" : ", ", p.name, p.type);
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel '{}': {} bytes of parameters given, 'struct Params {{ {} }}' has {}", k.label,
+                              params.size(), fields, k.params_size),
+                  "pass a struct with the same members, or values for all of them");
+    }
+    std::memcpy(padded.data(), params.data(), params.size());
+    params = std::span(padded).first(k.params_size);
+  }
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  dispatch::record_dispatch(s, k, used, params, grid);
+}
+
+void Kernel::operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
+                        Grid grid) const {
+  const detail::KernelState& k = state_of(state_);
+  std::vector<BindingRange> ordered(k.bindings.size());
+  std::vector<bool> given(k.bindings.size(), false);
+  for (const NamedBinding& b : bindings) {
+    const auto it =
+        std::find_if(k.bindings.begin(), k.bindings.end(), [&](const BindingInfo& i) { return i.name == b.name; });
+    if (it == k.bindings.end()) {
+      const auto& unused = k.unused_bindings;
+      if (std::find(unused.begin(), unused.end(), b.name) != unused.end()) continue;  // declared, and not used
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel '{}' has no binding '{}'; it has {}", k.label, b.name, names_of(k.bindings)),
+                  "use the names of the WGSL source");
+    }
+    const auto i = static_cast<std::size_t>(it - k.bindings.begin());
+    if (given[i]) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("kernel '{}': binding '{}' is given twice", k.label, b.name),
+                  "give it once");
+    }
+    given[i] = true;
+    ordered[i] = b.range;
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i]) continue;
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("kernel '{}': nothing is bound to '{}' ({})", k.label, k.bindings[i].name, k.bindings[i].type),
+        fmt::format("bind a buffer by the name '{}'", k.bindings[i].name));
+  }
+  dispatch(stream, ordered, params, grid);
+}
+
+void Kernel::operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
+                        GridFor n) const {
+  (*this)(stream, bindings, params, grid(n));
+}
+
+}  // namespace weft

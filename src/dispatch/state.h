@@ -1,0 +1,144 @@
+// What stands behind Device, Stream and Kernel.
+#pragma once
+
+#include <any>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "dispatch/bind_group_cache.h"
+#include "dispatch/params.h"
+#include "dispatch/pipeline_cache.h"
+#include "dispatch/reflect.h"
+#include "memory/memory.h"
+#include "webgpu/gpu.h"
+#include "weft/kernel.h"
+#include "weft/stream.h"
+
+namespace weft::detail {
+
+struct KernelState {
+  std::uint64_t owner = 0;  ///< device id
+  std::string label;
+  std::vector<BindingInfo> bindings;         ///< those that the entry point uses, by binding number
+  std::vector<std::string> unused_bindings;  ///< declared, but not used by the entry point
+  std::vector<ParamInfo> params;
+  std::uint32_t params_size = 0;
+  dispatch::ParamsVia params_via = dispatch::ParamsVia::none;
+  std::array<std::uint32_t, 3> workgroup_size{1, 1, 1};
+  dispatch::PipelineCache::Entry pipeline;
+};
+
+/// Counters that streams and transfers bump.
+struct WorkCounters {
+  std::atomic<std::uint64_t> dispatches{0}, copies{0}, submits{0}, passes{0};
+  std::atomic<std::uint64_t> bytes_uploaded{0}, bytes_read{0}, uploads{0}, reads{0};
+  std::atomic<std::uint64_t> fused_ops{0}, materialized{0};
+};
+
+/// Work recorded and not yet submitted. All of it under `mutex`; a stream never holds another's.
+struct StreamState {
+  StreamState(DeviceState& owner, std::uint64_t stream_id);
+
+  DeviceState& device;
+  const std::uint64_t id;
+  std::mutex mutex;
+  webgpu::Encoder encoder;
+  webgpu::ComputePass pass;
+  dispatch::ParamsRing params;
+  /// Serial of the batch that is being recorded; an allocation whose pending_batch equals it is named by that batch.
+  std::atomic<std::uint64_t> batch{1};
+  std::uint32_t pending_dispatches = 0;
+  std::uint32_t pending_commands = 0;
+  std::uint64_t pending_bytes = 0;
+  // What the open pass has set, so that equal state is not set again.
+  WGPUComputePipeline current_pipeline = nullptr;
+  WGPUBindGroup current_group = nullptr;
+  WGPUBindGroup current_params = nullptr;
+  std::vector<std::byte> current_immediates;
+};
+
+struct DeviceState {
+  explicit DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOptions& completed);
+  ~DeviceState();
+
+  // Shared with `memory`: a buffer that is dropped on one thread while the device goes on another still finds both.
+  const std::shared_ptr<webgpu::Gpu> gpu_owner;
+  const std::shared_ptr<dispatch::BindGroupCache> bind_groups_owner;
+  webgpu::Gpu& gpu;
+  const DeviceOptions options;  ///< every default filled in
+  dispatch::BindGroupCache& bind_groups;
+  dispatch::PipelineCache pipelines;
+  const std::shared_ptr<memory::Memory> memory;
+  WorkCounters counters;
+
+  std::mutex streams_mutex;
+  std::unordered_map<std::uint64_t, std::weak_ptr<StreamState>> streams;
+  std::shared_ptr<StreamState> default_stream;
+
+  // Bounded work in flight: a signal per kSubmitsPerSignal submits; at most kSignals of them unanswered.
+  std::mutex in_flight_mutex;
+  std::uint32_t submits_since_signal = 0;
+  std::vector<std::shared_ptr<std::atomic<bool>>> in_flight;
+
+  // Kernels of the op library by specialisation; bounded by what the library can generate for the shapes in use.
+  std::mutex library_mutex;
+  std::unordered_map<std::string, Kernel> library;
+
+  std::shared_ptr<StreamState> make_stream();
+  /// Submits the stream whose unsubmitted batch names the allocation, unless it is `except`.
+  void submit_users_of(const memory::Allocation& allocation, const StreamState* except);
+  /// After each submit: lets finished work be freed, and waits when too much is in flight.
+  void throttle();
+  webgpu::Clock::time_point deadline(const ReadOptions& read) const;
+};
+
+}  // namespace weft::detail
+
+namespace weft::dispatch {
+
+/// Records `grid` groups of `kernel`; operands are checked already. Takes the stream's lock.
+struct Operand {
+  memory::Allocation* allocation = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+void record_dispatch(detail::StreamState& stream, const detail::KernelState& kernel, std::span<const Operand> operands,
+                     std::span<const std::byte> params, Grid grid);
+void record_copy(detail::StreamState& stream, memory::Allocation& from, std::uint64_t from_offset,
+                 memory::Allocation& to, std::uint64_t to_offset, std::uint64_t size);
+void record_clear(detail::StreamState& stream, memory::Allocation& target, std::uint64_t offset, std::uint64_t size);
+/// Records a copy to memory outside the pool (staging) and submits the batch with it.
+void copy_out_and_submit(detail::StreamState& stream, memory::Allocation& from, std::uint64_t from_offset, WGPUBuffer to,
+                         std::uint64_t to_offset, std::uint64_t size);
+void submit(detail::StreamState& stream);
+
+/// Who wrote a kernel: the library's own guard their edges and run without bounds checks where that can be had for one
+/// module; a user's keep them (rule 7).
+enum class Trust : std::uint8_t { user, library };
+
+/// Compiles or finds the kernel; see Device::kernel.
+Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Trust trust = Trust::user);
+/// A kernel of the library, found by `key` or made from what `make_options` returns.
+template <class MakeOptions>
+Kernel library_kernel(detail::DeviceState& device, const std::string& key, MakeOptions&& make_options) {
+  {
+    const std::lock_guard lock(device.library_mutex);
+    const auto it = device.library.find(key);
+    if (it != device.library.end()) return it->second;
+  }
+  Kernel made = make_kernel(device, make_options(), Trust::library);
+  const std::lock_guard lock(device.library_mutex);
+  return device.library.emplace(key, std::move(made)).first->second;
+}
+
+/// Turns a WebGPU compile error into one that shows the user's own line and a caret.
+Error explain_compile_error(const Error& error, const std::string& source, const std::string& name,
+                            std::size_t injected_lines);
+
+}  // namespace weft::dispatch

@@ -1,0 +1,344 @@
+#include "weft/stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/checked.h"
+#include "dispatch/state.h"
+#include "memory/ids.h"
+#include "webgpu/encoder.h"
+#include "weft/error.h"
+
+namespace weft::detail {
+
+StreamState::StreamState(DeviceState& owner, std::uint64_t stream_id)
+    : device(owner), id(stream_id), params(owner.gpu, owner.pipelines.params_layout()) {}
+
+std::shared_ptr<StreamState> DeviceState::make_stream() {
+  auto stream = std::make_shared<StreamState>(*this, memory::mint_stream_id());
+  const std::lock_guard lock(streams_mutex);
+  std::erase_if(streams, [](const auto& s) { return s.second.expired(); });
+  streams.emplace(stream->id, stream);
+  return stream;
+}
+
+void DeviceState::submit_users_of(const memory::Allocation& allocation, const StreamState* except) {
+  const std::uint64_t user = allocation.pending_stream.load(std::memory_order_acquire);
+  if (user == 0 || (except != nullptr && user == except->id)) return;
+  std::shared_ptr<StreamState> stream;
+  {
+    const std::lock_guard lock(streams_mutex);
+    const auto it = streams.find(user);
+    if (it != streams.end()) stream = it->second.lock();
+  }
+  // A stream that is gone has submitted its work.
+  if (stream &&
+      stream->batch.load(std::memory_order_acquire) == allocation.pending_batch.load(std::memory_order_acquire)) {
+    dispatch::submit(*stream);
+  }
+}
+
+void DeviceState::throttle() {
+  constexpr std::uint32_t kSubmitsPerSignal = 16;
+  constexpr std::size_t kSignals = 8;
+  std::shared_ptr<std::atomic<bool>> wait_for;
+  {
+    const std::lock_guard lock(in_flight_mutex);
+    if (++submits_since_signal < kSubmitsPerSignal) return;
+    submits_since_signal = 0;
+    in_flight.push_back(gpu.signal_done());
+    std::erase_if(in_flight, [](const auto& s) { return s->load(std::memory_order_acquire); });
+    if (in_flight.size() > kSignals) wait_for = in_flight.front();
+  }
+  if (!wait_for) {
+    gpu.poll();
+    return;
+  }
+  const bool done = webgpu::wait_until([this] { gpu.poll(); },
+                                       [&] { return wait_for->load(std::memory_order_acquire) || gpu.lost(); },
+                                       webgpu::deadline_after(options.wait_timeout));
+  gpu.check_alive("submit");
+  if (!done) {
+    throw Error(ErrorCode::timed_out,
+                fmt::format("submit: work sent to the device was not done within {} ms", options.wait_timeout.count()),
+                "raise WEFT_WAIT_TIMEOUT, or split the kernel that runs so long");
+  }
+}
+
+}  // namespace weft::detail
+
+namespace weft::dispatch {
+namespace {
+
+using detail::StreamState;
+
+void open_encoder(StreamState& s) {
+  if (s.encoder) return;
+  s.device.gpu.check_alive("recording work");
+  s.encoder = s.device.gpu.create_encoder("weft.stream");
+}
+
+void open_pass(StreamState& s) {
+  if (s.pass) return;
+  open_encoder(s);
+  s.pass = webgpu::begin_pass(s.encoder);
+  s.device.counters.passes.fetch_add(1, std::memory_order_relaxed);
+}
+
+void close_pass(StreamState& s) {
+  if (!s.pass) return;
+  webgpu::end_pass(s.pass);
+  s.current_pipeline = nullptr;
+  s.current_group = nullptr;
+  s.current_params = nullptr;
+  s.current_immediates.clear();
+}
+
+void mark(const StreamState& s, memory::Allocation& a) {
+  a.pending_batch.store(s.batch.load(std::memory_order_relaxed), std::memory_order_release);
+  a.pending_stream.store(s.id, std::memory_order_release);
+}
+
+/// Sends the batch. The stream is empty afterwards, also when this throws.
+void submit_locked(StreamState& s) {
+  if (!s.encoder) return;
+  close_pass(s);
+  webgpu::Encoder encoder = std::move(s.encoder);
+  s.pending_dispatches = 0;
+  s.pending_commands = 0;
+  s.pending_bytes = 0;
+  s.params.flush();
+  s.params.reset();
+  // Counted up even if the submission fails: what the batch named is not pending any more.
+  struct NextBatch {
+    StreamState& s;
+    ~NextBatch() { s.batch.fetch_add(1, std::memory_order_acq_rel); }
+  } next{s};
+  s.device.gpu.submit(std::move(encoder), "weft.stream");
+  s.device.counters.submits.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool batch_full(const StreamState& s) {
+  return s.pending_dispatches >= s.device.options.batch_dispatches || s.pending_bytes >= s.device.options.batch_bytes ||
+         s.pending_commands >= 4 * s.device.options.batch_dispatches;
+}
+
+}  // namespace
+
+void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::span<const Operand> operands,
+                     std::span<const std::byte> params, Grid grid) {
+  constexpr std::size_t kMostOperands = 64;
+  std::array<BoundRange, kMostOperands> ranges;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    s.device.submit_users_of(*operands[i].allocation, &s);
+    ranges[i] = {operands[i].allocation->id, operands[i].offset, operands[i].size};
+    bytes += operands[i].size;
+  }
+  const Layout& layout = *kernel.pipeline->layout;
+  const BindGroupCache::Group group =
+      s.device.bind_groups.get_or_create(layout.id, std::span(ranges.data(), operands.size()), [&] {
+        std::array<webgpu::GroupEntry, kMostOperands> entries;
+        for (std::size_t i = 0; i < operands.size(); ++i) {
+          entries[i] = {kernel.bindings[i].binding, operands[i].allocation->buffer.get(), operands[i].offset,
+                        operands[i].size};
+        }
+        return s.device.gpu.create_bind_group(layout.handle.get(), std::span(entries.data(), operands.size()),
+                                              kernel.label);
+      });
+
+  bool full = false;
+  {
+    const std::lock_guard lock(s.mutex);
+    WGPUBindGroup params_group = nullptr;
+    if (kernel.params_via == ParamsVia::uniform) {
+      params_group = s.params.bind(params);
+      if (params_group == nullptr) {  // the ring is full: send what there is and go on (rule 1)
+        submit_locked(s);
+        params_group = s.params.bind(params);
+      }
+    }
+    open_pass(s);
+    const WGPUComputePipeline pipeline = kernel.pipeline->pipeline.get();
+    const bool other_pipeline = s.current_pipeline != pipeline;
+    if (other_pipeline) {
+      webgpu::set_pipeline(s.pass, pipeline);
+      s.current_pipeline = pipeline;
+    }
+    // Compared by handle within one open pass only: the encoder holds both, so the handle can't have been reused.
+    if (s.current_group != group->get()) {
+      webgpu::set_bind_group(s.pass, 0, group->get());
+      s.current_group = group->get();
+    }
+    if (params_group != nullptr && s.current_params != params_group) {
+      webgpu::set_bind_group(s.pass, 1, params_group);
+      s.current_params = params_group;
+    }
+    if (kernel.params_via == ParamsVia::immediates) {
+      const bool same = !other_pipeline && s.current_immediates.size() == params.size() &&
+                        std::memcmp(s.current_immediates.data(), params.data(), params.size()) == 0;
+      if (!same) {
+        webgpu::set_immediates(s.pass, params);
+        s.current_immediates.assign(params.begin(), params.end());
+      }
+    }
+    webgpu::dispatch(s.pass, grid.x, grid.y, grid.z);
+    for (const Operand& o : operands) mark(s, *o.allocation);
+    ++s.pending_dispatches;
+    ++s.pending_commands;
+    s.pending_bytes += bytes;
+    s.device.counters.dispatches.fetch_add(1, std::memory_order_relaxed);
+    full = batch_full(s);
+    if (full) submit_locked(s);
+  }
+  if (full) s.device.throttle();
+}
+
+namespace {
+
+/// Runs `record` with the encoder open and no pass open, then submits when the batch is full.
+template <class Record>
+void record_command(StreamState& s, std::initializer_list<memory::Allocation*> named, std::uint64_t bytes,
+                    Record&& record) {
+  for (memory::Allocation* a : named) s.device.submit_users_of(*a, &s);
+  bool full = false;
+  {
+    const std::lock_guard lock(s.mutex);
+    open_encoder(s);
+    close_pass(s);
+    record();
+    for (memory::Allocation* a : named) mark(s, *a);
+    ++s.pending_commands;
+    s.pending_bytes += bytes;
+    s.device.counters.copies.fetch_add(1, std::memory_order_relaxed);
+    full = batch_full(s);
+    if (full) submit_locked(s);
+  }
+  if (full) s.device.throttle();
+}
+
+}  // namespace
+
+void record_copy(StreamState& s, memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to,
+                 std::uint64_t to_offset, std::uint64_t size) {
+  record_command(s, {&from, &to}, size,
+                 [&] { webgpu::copy(s.encoder, from.buffer.get(), from_offset, to.buffer.get(), to_offset, size); });
+}
+
+void record_clear(StreamState& s, memory::Allocation& target, std::uint64_t offset, std::uint64_t size) {
+  record_command(s, {&target}, size, [&] { webgpu::clear(s.encoder, target.buffer.get(), offset, size); });
+}
+
+void copy_out_and_submit(StreamState& s, memory::Allocation& from, std::uint64_t from_offset, WGPUBuffer to,
+                         std::uint64_t to_offset, std::uint64_t size) {
+  s.device.submit_users_of(from, &s);
+  {
+    const std::lock_guard lock(s.mutex);
+    open_encoder(s);
+    close_pass(s);
+    webgpu::copy(s.encoder, from.buffer.get(), from_offset, to, to_offset, size);
+    submit_locked(s);
+  }
+  s.device.throttle();
+}
+
+void submit(StreamState& s) {
+  {
+    const std::lock_guard lock(s.mutex);
+    if (!s.encoder) return;
+    submit_locked(s);
+  }
+  s.device.throttle();
+}
+
+}  // namespace weft::dispatch
+
+namespace weft {
+namespace {
+
+detail::StreamState& state_of(const std::shared_ptr<detail::StreamState>& state) {
+  if (!state) throw Error(ErrorCode::invalid_argument, "the stream is empty", "take one from Device::stream");
+  return *state;
+}
+
+void check_range(const char* what, const detail::BufferState& b, std::size_t offset, std::size_t size, Usage usage) {
+  if (!has(static_cast<Usage>(b.allocation->usage), usage)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: buffer {} has usage {}, without {}", what, b.id,
+                            to_string(static_cast<Usage>(b.allocation->usage)), to_string(usage)),
+                fmt::format("allocate it with Usage::{}", to_string(usage)));
+  }
+  if (checked_add(offset, size, what) > b.size && checked_add(offset, size, what) > checked_align(b.size, 4, what)) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("{}: bytes {} to {} of buffer {}, which has {}", what, offset, offset + size, b.id, b.size),
+                fmt::format("end the range at {} or before", b.size));
+  }
+  if (offset % 4 != 0 || size % 4 != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: offset {} and size {} are not both multiples of 4", what, offset, size),
+                "align both, or use Device::write for single bytes");
+  }
+}
+
+}  // namespace
+
+void Stream::copy(const Buffer& from, std::size_t from_offset, const Buffer& to, std::size_t to_offset,
+                  std::size_t size) const {
+  detail::StreamState& s = state_of(state_);
+  const auto& source = s.device.memory->check_owner(from, "copy");
+  const auto& target = s.device.memory->check_owner(to, "copy");
+  check_range("copy", *source, from_offset, size, Usage::copy_src);
+  check_range("copy", *target, to_offset, size, Usage::copy_dst);
+  if (size == 0) return;
+  if (source == target) {  // WebGPU has no copy within one buffer
+    const Buffer between = s.device.memory->alloc(size, Usage::copy_src | Usage::copy_dst);
+    dispatch::record_copy(s, *source->allocation, from_offset, *between.state()->allocation, 0, size);
+    dispatch::record_copy(s, *between.state()->allocation, 0, *target->allocation, to_offset, size);
+    return;
+  }
+  dispatch::record_copy(s, *source->allocation, from_offset, *target->allocation, to_offset, size);
+}
+
+void Stream::clear(const Buffer& buffer, std::size_t offset, std::size_t size) const {
+  detail::StreamState& s = state_of(state_);
+  const auto& target = s.device.memory->check_owner(buffer, "clear");
+  check_range("clear", *target, offset, size, Usage::copy_dst);
+  if (size > 0) dispatch::record_clear(s, *target->allocation, offset, size);
+}
+
+void Stream::submit() const {
+  dispatch::submit(state_of(state_));
+}
+
+void Stream::synchronize(ReadOptions options) const {
+  detail::StreamState& s = state_of(state_);
+  dispatch::submit(s);
+  detail::DeviceState& device = s.device;
+  device.gpu.check_alive("synchronize");
+  const auto done = device.gpu.signal_done();
+  const bool in_time = webgpu::wait_until([&] { device.gpu.poll(); },
+                                          [&] { return done->load(std::memory_order_acquire) || device.gpu.lost(); },
+                                          device.deadline(options));
+  device.gpu.check_alive("synchronize");
+  if (!in_time) {
+    throw Error(ErrorCode::timed_out, "synchronize: the deadline passed before the work was done",
+                "wait again, raise the deadline, or split the work");
+  }
+  if (device.gpu.has_stray_errors()) {
+    const auto errors = device.gpu.take_stray_errors();
+    if (!errors.empty()) {
+      throw Error(ErrorCode::internal, fmt::format("the device reported: {}", fmt::join(errors, "; ")),
+                  "report this: Weft let a bad call through");
+    }
+  }
+}
+
+std::size_t Stream::pending() const {
+  detail::StreamState& s = state_of(state_);
+  const std::lock_guard lock(s.mutex);
+  return s.pending_dispatches;
+}
+
+}  // namespace weft
