@@ -62,7 +62,8 @@ Strides contiguous_strides(const Shape& shape) {
   std::int64_t step = 1;
   for (std::size_t i = shape.rank(); i-- > 0;) {
     strides[i] = step;
-    step *= std::max<std::int64_t>(shape[i], 1);
+    // Only an empty array can wrap here, and none of its strides is ever used.
+    if (__builtin_mul_overflow(step, std::max<std::int64_t>(shape[i], 1), &step)) step = 0;
   }
   return strides;
 }
