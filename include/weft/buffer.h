@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -34,6 +35,15 @@ std::string to_string(Usage usage);
 /// Storage that kernels read and write and that transfers reach: what `Device::alloc` gives when not told otherwise.
 inline constexpr Usage kDefaultUsage = Usage::storage | Usage::copy_src | Usage::copy_dst;
 
+/// A buffer by name: keeps nothing alive. Equal when both numbers are; printing shows both.
+struct BufferRef {
+  std::uint64_t owner = 0;  ///< Device::id() of the device that owns it
+  std::uint64_t id = 0;     ///< Buffer::id()
+  bool operator==(const BufferRef&) const = default;
+};
+/// "buffer 7 of device 1".
+std::string to_string(const BufferRef& ref);
+
 /// A cheap-to-copy handle to device memory.
 ///
 /// Ownership: copies share one state; when the last copy goes, the memory returns to its device's pool (or is released
@@ -58,6 +68,9 @@ class Buffer {
   std::uint64_t allocation_id() const;
   Usage usage() const;
 
+  /// Names this buffer and its owner in two numbers; Device::resident turns it into a handle again.
+  BufferRef ref() const { return {owner(), id()}; }
+
   bool operator==(const Buffer& other) const noexcept { return state_ == other.state_; }
 
   /// "Buffer(id=7, size=1000, allocation_size=1024, usage=storage|copy_src)".
@@ -72,3 +85,10 @@ class Buffer {
 };
 
 }  // namespace weft
+
+template <>
+struct std::hash<weft::BufferRef> {
+  std::size_t operator()(const weft::BufferRef& ref) const noexcept {
+    return std::hash<std::uint64_t>()(ref.owner * 0x9e3779b97f4a7c15u ^ ref.id);
+  }
+};

@@ -9,10 +9,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "weft/buffer.h"
 #include "weft/dtype.h"
+#include "weft/memory_report.h"
 #include "weft/shape.h"
 #include "weft/stats.h"
 
@@ -99,6 +101,13 @@ struct ReadOptions {
   std::optional<std::chrono::nanoseconds> deadline;
 };
 
+/// One of several reads: out.size() bytes of `buffer` from `offset`.
+struct ReadRange {
+  Buffer buffer;
+  std::size_t offset = 0;
+  std::span<std::byte> out;
+};
+
 /// A read on its way. Movable; dropping it gives the read up and leaks nothing. One thread at a time.
 class Readback {
  public:
@@ -114,6 +123,8 @@ class Readback {
   void wait(ReadOptions options = {});
   /// The bytes, in mapped memory that this object owns: valid while it lives. Waits first when needed.
   std::span<const std::byte> view();
+  /// Gives the read up; the object is empty afterwards. What the device still does for it is thrown away.
+  void cancel() noexcept;
 
   struct State;
   explicit Readback(std::unique_ptr<State> state) noexcept;
@@ -158,12 +169,28 @@ class Device {
   void write(const Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes);
   /// Reads [offset, offset + out.size()) after all work recorded so far that touches the buffer. Blocks.
   void read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out, ReadOptions options = {});
+  /// The same without waiting.
   Readback read_async(const Buffer& buffer, std::size_t offset, std::size_t size);
+  /// Reads several ranges, of one buffer or many, with one submit and one wait. Ranges of a buffer that touch or overlap
+  /// become one copy. All are checked before anything is recorded; on an error no `out` has changed.
+  void read_ranges(std::span<const ReadRange> ranges, ReadOptions options = {});
+  /// All bytes of a buffer, or `count` elements from element `first`, as T.
+  template <class T>
+  std::vector<T> read_as(const Buffer& buffer, std::size_t first, std::size_t count, ReadOptions options = {}) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::vector<T> out(count);
+    read(buffer, first * sizeof(T), std::as_writable_bytes(std::span<T>(out)), options);
+    return out;
+  }
   /// The live buffer with this id; nothing when it is gone or was never there. Throws Error{foreign_buffer} when
   /// another device owns it.
   std::optional<Buffer> resident(std::uint64_t id) const;
+  /// The same by owner and id: another owner is refused without a look-up, whether the buffer lives or not.
+  std::optional<Buffer> resident(const BufferRef& ref) const;
   /// Releases all memory that is kept for reuse.
   void trim();
+  /// Where this device's memory is now.
+  MemoryReport memory() const;
 
   // -- arrays (weft/tensor.h) -----------------------------------------------------------------------------------
   template <class T>

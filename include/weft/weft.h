@@ -8,6 +8,7 @@
 #include "weft/expr.h"
 #include "weft/io.h"
 #include "weft/kernel.h"
+#include "weft/memory_report.h"
 #include "weft/ops.h"
 #include "weft/shape.h"
 #include "weft/stats.h"

@@ -113,9 +113,15 @@ void record_dispatch(detail::StreamState& stream, const detail::KernelState& ker
 void record_copy(detail::StreamState& stream, memory::Allocation& from, std::uint64_t from_offset,
                  memory::Allocation& to, std::uint64_t to_offset, std::uint64_t size);
 void record_clear(detail::StreamState& stream, memory::Allocation& target, std::uint64_t offset, std::uint64_t size);
-/// Records a copy to memory outside the pool (staging) and submits the batch with it.
-void copy_out_and_submit(detail::StreamState& stream, memory::Allocation& from, std::uint64_t from_offset, WGPUBuffer to,
-                         std::uint64_t to_offset, std::uint64_t size);
+/// A copy to memory outside the pool (staging).
+struct CopyOut {
+  memory::Allocation* from = nullptr;
+  std::uint64_t from_offset = 0;
+  std::uint64_t to_offset = 0;
+  std::uint64_t size = 0;
+};
+/// Records copies to `to` and submits the batch with them: one submit for the work and the read that waits for it.
+void copy_out_and_submit(detail::StreamState& stream, std::span<const CopyOut> copies, WGPUBuffer to);
 void submit(detail::StreamState& stream);
 
 /// Who wrote a kernel: the library's own guard their edges and run without bounds checks where that can be had for one

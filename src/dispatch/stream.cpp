@@ -231,14 +231,15 @@ void record_clear(StreamState& s, memory::Allocation& target, std::uint64_t offs
   record_command(s, {&target}, size, [&] { webgpu::clear(s.encoder, target.buffer.get(), offset, size); });
 }
 
-void copy_out_and_submit(StreamState& s, memory::Allocation& from, std::uint64_t from_offset, WGPUBuffer to,
-                         std::uint64_t to_offset, std::uint64_t size) {
-  s.device.submit_users_of(from, &s);
+void copy_out_and_submit(StreamState& s, std::span<const CopyOut> copies, WGPUBuffer to) {
+  for (const CopyOut& c : copies) s.device.submit_users_of(*c.from, &s);
   {
     const std::lock_guard lock(s.mutex);
     open_encoder(s);
     close_pass(s);
-    webgpu::copy(s.encoder, from.buffer.get(), from_offset, to, to_offset, size);
+    for (const CopyOut& c : copies) {
+      webgpu::copy(s.encoder, c.from->buffer.get(), c.from_offset, to, c.to_offset, c.size);
+    }
     submit_locked(s);
   }
   s.device.throttle();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 
 #include "base/checked.h"
 #include "dispatch/state.h"
@@ -14,18 +15,20 @@ namespace {
 
 using detail::DeviceState;
 
-/// The implementation copies what a queue write gets into memory of its own until the next submit: pieces bound that.
-constexpr std::size_t kWritePiece = std::size_t{32} << 20;
+/// From here the ring of staging buffers beats a queue write, which copies on one thread into fresh pages (docs/memory.md).
+constexpr std::size_t kRingFrom = std::size_t{2} << 20;
+/// From here a read runs in pieces, so that several threads copy while later pieces are on their way.
+constexpr std::size_t kReadPiecesFrom = std::size_t{8} << 20;
+constexpr std::uint64_t kReadPiece = std::uint64_t{16} << 20;
+constexpr std::size_t kReadPiecesInFlight = 4;
 
-/// Writes whole words through the queue, after recorded work on the buffer.
+/// Writes whole words, after recorded work on the buffer.
 void write_words(DeviceState& device, memory::Allocation& to, std::uint64_t offset, std::span<const std::byte> bytes) {
   device.submit_users_of(to, nullptr);
-  while (!bytes.empty()) {
-    const std::size_t n = std::min(bytes.size(), kWritePiece);
-    device.gpu.write_buffer(to.buffer.get(), offset, bytes.first(n));
-    bytes = bytes.subspan(n);
-    offset += n;
-    if (!bytes.empty()) device.gpu.submit(device.gpu.create_encoder("weft.write"), "weft.write");
+  if (bytes.size() >= kRingFrom) {
+    device.memory->upload_ring().upload(to.buffer.get(), offset, bytes, device.deadline({}));
+  } else if (!bytes.empty()) {
+    device.gpu.write_buffer(to.buffer.get(), offset, bytes);
   }
 }
 
@@ -88,6 +91,8 @@ Readback::State& state_of(const std::unique_ptr<Readback::State>& state) {
   return *state;
 }
 }  // namespace
+
+void Readback::cancel() noexcept { state_.reset(); }
 
 bool Readback::ready() {
   State& s = state_of(state_);
@@ -222,6 +227,25 @@ void Device::write(const Buffer& buffer, std::size_t offset, std::span<const std
   }
 }
 
+namespace {
+
+/// Records the copies into a staging buffer, submits them with the batch they wait for, and asks for the mapping.
+void start_read(DeviceState& device, Readback::State& read, std::span<const dispatch::CopyOut> copies) {
+  std::unique_ptr<memory::Staging> staging = device.memory->staging().acquire(read.plan.copy_size);
+  try {
+    dispatch::copy_out_and_submit(*device.default_stream, copies, staging->buffer.get());
+    read.map = device.gpu.map_async(staging->buffer.get(), false, read.plan.copy_size);
+  } catch (...) {
+    device.memory->staging().drop(std::move(staging));
+    throw;
+  }
+  read.staging = std::move(staging);
+  device.counters.reads.fetch_add(1, std::memory_order_relaxed);
+  device.counters.bytes_read.fetch_add(read.size, std::memory_order_relaxed);
+}
+
+}  // namespace
+
 Readback Device::read_async(const Buffer& buffer, std::size_t offset, std::size_t size) {
   DeviceState& device = *state_;
   const auto& source = device.memory->check_owner(buffer, "read");
@@ -232,36 +256,139 @@ Readback Device::read_async(const Buffer& buffer, std::size_t offset, std::size_
   state->size = size;
   if (state->plan.copy_size == 0) return Readback(std::move(state));
 
-  // The copy joins the batch it waits for: one submit for both.
-  std::unique_ptr<memory::Staging> staging = device.memory->staging().acquire(state->plan.copy_size);
-  try {
-    dispatch::copy_out_and_submit(*device.default_stream, *source->allocation, state->plan.copy_offset,
-                                  staging->buffer.get(), 0, state->plan.copy_size);
-    state->map = device.gpu.map_async(staging->buffer.get(), false, state->plan.copy_size);
-  } catch (...) {
-    device.memory->staging().drop(std::move(staging));
-    throw;
-  }
-  state->staging = std::move(staging);
-  device.counters.reads.fetch_add(1, std::memory_order_relaxed);
-  device.counters.bytes_read.fetch_add(size, std::memory_order_relaxed);
+  const dispatch::CopyOut copy{source->allocation.get(), state->plan.copy_offset, 0, state->plan.copy_size};
+  start_read(device, *state, std::span(&copy, 1));
   return Readback(std::move(state));
 }
 
 void Device::read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out, ReadOptions options) {
-  Readback readback = read_async(buffer, offset, out.size());
-  readback.wait(options);
+  const auto deadline = state_->deadline(options);
+  const auto remaining = [&] {
+    return ReadOptions{std::max(deadline - webgpu::Clock::now(), webgpu::Clock::duration::zero())};
+  };
+  if (out.size() < kReadPiecesFrom) {
+    Readback readback = read_async(buffer, offset, out.size());
+    readback.wait(remaining());
+    const auto bytes = readback.view();
+    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+    return;
+  }
+  // The range is checked as a whole, so that a bad one leaves `out` alone. The first piece waits for all work in front;
+  // from then on only copies are due, and the read runs to its end.
+  memory::plan_read(*state_->memory->check_owner(buffer, "read"), offset, out.size());
+  std::deque<Readback> in_flight;
+  std::size_t asked = 0;
+  for (std::size_t done = 0; done < out.size();) {
+    while (asked < out.size() && in_flight.size() < kReadPiecesInFlight) {
+      const std::size_t n = std::min<std::size_t>(kReadPiece, out.size() - asked);
+      in_flight.push_back(read_async(buffer, offset + asked, n));
+      asked += n;
+    }
+    in_flight.front().wait(done == 0 ? remaining() : ReadOptions{});
+    const auto bytes = in_flight.front().view();
+    state_->memory->copy_threads().copy(out.data() + done, bytes.data(), bytes.size());
+    done += bytes.size();
+    in_flight.pop_front();
+  }
+}
+
+void Device::read_ranges(std::span<const ReadRange> ranges, ReadOptions options) {
+  DeviceState& device = *state_;
+  device.gpu.check_alive("read");
+  const auto deadline = device.deadline(options);
+  struct Wanted {
+    std::uint64_t begin, end;
+    std::size_t range;
+    memory::Allocation* source;
+  };
+  std::vector<Wanted> wanted;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto& source = device.memory->check_owner(ranges[i].buffer, "read");
+    const memory::ReadPlan plan = memory::plan_read(*source, ranges[i].offset, ranges[i].out.size());
+    if (plan.copy_size == 0) continue;
+    wanted.push_back({plan.copy_offset, plan.copy_offset + plan.copy_size, i, source->allocation.get()});
+  }
+  if (wanted.empty()) return;
+  std::sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) {
+    return a.source != b.source ? a.source->id < b.source->id : a.begin < b.begin;
+  });
+  // One copy per run of ranges of a buffer that touch or overlap.
+  std::vector<dispatch::CopyOut> copies;
+  std::vector<std::size_t> copy_of(ranges.size());
+  for (const Wanted& w : wanted) {
+    if (copies.empty() || copies.back().from != w.source ||
+        w.begin > copies.back().from_offset + copies.back().size) {
+      copies.push_back({w.source, w.begin, 0, 0});
+    }
+    dispatch::CopyOut& c = copies.back();
+    c.size = std::max(c.size, w.end - c.from_offset);
+    copy_of[w.range] = copies.size() - 1;
+  }
+  std::uint64_t total = 0;
+  for (dispatch::CopyOut& c : copies) {
+    c.to_offset = total;
+    total = checked_add(total, c.size, "read: sum of the ranges");
+  }
+  if (total > device.gpu.limits().max_buffer_size) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("read: ranges of {} bytes in all are over the limit of {} for one read", total,
+                            device.gpu.limits().max_buffer_size),
+                "read them in several calls");
+  }
+
+  auto state = std::make_unique<Readback::State>();
+  state->device = state_;
+  state->plan.copy_size = total;
+  state->size = total;
+  start_read(device, *state, copies);
+  Readback readback(std::move(state));
+  readback.wait({std::max(deadline - webgpu::Clock::now(), webgpu::Clock::duration::zero())});
   const auto bytes = readback.view();
-  if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const ReadRange& r = ranges[i];
+    if (r.out.empty()) continue;
+    const dispatch::CopyOut& c = copies[copy_of[i]];
+    std::memcpy(r.out.data(), bytes.data() + c.to_offset + (r.offset - c.from_offset), r.out.size());
+  }
 }
 
 std::optional<Buffer> Device::resident(std::uint64_t id) const {
   return state_->memory->resident(id);
 }
 
+std::optional<Buffer> Device::resident(const BufferRef& ref) const {
+  if (ref.owner != id()) {
+    throw Error(ErrorCode::foreign_buffer,
+                fmt::format("resident: {} is owned by device {}, and this is device {}", to_string(ref), ref.owner, id()),
+                "ask the device that owns it");
+  }
+  return state_->memory->resident(ref.id);
+}
+
+MemoryReport Device::memory() const {
+  memory::Memory& m = *state_->memory;
+  const memory::PoolStats pool = m.pool().stats();
+  const memory::StagingStats staging = m.staging().stats();
+  MemoryReport r;
+  r.live_bytes = pool.live_bytes;
+  r.retained_bytes = pool.retained_bytes;
+  r.cap_bytes = m.pool().cap();
+  r.peak_bytes = pool.peak_bytes;
+  r.staging_bytes = staging.bytes + m.upload_ring().bytes();
+  r.allocations = pool.allocations;
+  r.hits = pool.hits;
+  r.releases = pool.releases;
+  r.evictions = pool.evictions;
+  r.staging_allocations = staging.allocations;
+  r.staging_hits = staging.hits;
+  r.classes = m.pool().classes();
+  return r;
+}
+
 void Device::trim() {
   state_->memory->pool().trim();
   state_->memory->staging().trim();
+  state_->memory->upload_ring().trim();
 }
 
 }  // namespace weft

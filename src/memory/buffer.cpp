@@ -29,6 +29,8 @@ std::string Buffer::debug_string() const {
                      to_string(usage()));
 }
 
+std::string to_string(const BufferRef& ref) { return fmt::format("buffer {} of device {}", ref.id, ref.owner); }
+
 std::string to_string(Usage usage) {
   struct Name {
     Usage bit;

@@ -65,8 +65,9 @@ std::unique_ptr<Allocation> BufferPool::create(std::uint64_t size, std::uint32_t
   return allocation;
 }
 
-void BufferPool::count_live(std::uint64_t bytes) {
-  stats_.live_bytes += bytes;
+void BufferPool::count_live(std::uint64_t size) {
+  ++classes_[size].live;
+  stats_.live_bytes += size;
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes + stats_.retained_bytes);
 }
 
@@ -81,6 +82,7 @@ std::unique_ptr<Allocation> BufferPool::acquire(std::uint64_t size, std::uint32_
       by_size_.erase(it);
       free_.erase(node);
       stats_.retained_bytes -= allocation->size;
+      --classes_[allocation->size].retained;
       ++stats_.hits;
       count_live(allocation->size);
       return allocation;
@@ -99,11 +101,13 @@ void BufferPool::release(std::unique_ptr<Allocation> allocation) noexcept {
     const std::lock_guard lock(mutex_);
     ++stats_.releases;
     stats_.live_bytes -= allocation->size;
+    --classes_[allocation->size].live;
     if (allocation->size > cap_ || gpu_.lost()) {
       ++stats_.evictions;
       victims.push_back(std::move(allocation));
     } else {
       stats_.retained_bytes += allocation->size;
+      ++classes_[allocation->size].retained;
       const Key key{allocation->usage, allocation->size};
       free_.push_front(Free{std::move(allocation), {}});
       free_.front().by_size = by_size_.emplace(key, free_.begin());
@@ -118,6 +122,7 @@ std::vector<std::unique_ptr<Allocation>> BufferPool::evict_to(std::uint64_t cap)
   while (stats_.retained_bytes > cap) {
     Free& oldest = free_.back();
     stats_.retained_bytes -= oldest.allocation->size;
+    --classes_[oldest.allocation->size].retained;
     ++stats_.evictions;
     by_size_.erase(oldest.by_size);
     victims.push_back(std::move(oldest.allocation));
@@ -141,6 +146,15 @@ void BufferPool::trim() noexcept {
     victims = evict_to(0);
   }
   destroy(std::move(victims));
+}
+
+std::vector<MemoryClass> BufferPool::classes() const {
+  std::vector<MemoryClass> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [size, c] : classes_) {
+    if (c.live + c.retained > 0) out.push_back({size, c.live, c.retained});
+  }
+  return out;
 }
 
 PoolStats BufferPool::stats() const {

@@ -11,6 +11,7 @@
 
 #include "memory/allocation.h"
 #include "webgpu/gpu.h"
+#include "weft/memory_report.h"
 
 namespace weft::memory {
 
@@ -39,6 +40,9 @@ class BufferPool {
   /// Releases all that is retained.
   void trim() noexcept;
   PoolStats stats() const;
+  std::uint64_t cap() const noexcept { return cap_; }
+  /// By size, those with anything in them.
+  std::vector<MemoryClass> classes() const;
 
  private:
   struct Key {
@@ -56,7 +60,7 @@ class BufferPool {
   std::unique_ptr<Allocation> make(std::uint64_t size, std::uint32_t usage, bool mapped);
   std::vector<std::unique_ptr<Allocation>> evict_to(std::uint64_t cap);  // lock held
   void destroy(std::vector<std::unique_ptr<Allocation>> victims) noexcept;
-  void count_live(std::uint64_t bytes);  // lock held
+  void count_live(std::uint64_t size);  // lock held
 
   webgpu::Gpu& gpu_;
   const std::uint64_t cap_;
@@ -65,6 +69,7 @@ class BufferPool {
   FreeList free_;  // front: released last
   std::multimap<Key, FreeList::iterator> by_size_;
   PoolStats stats_;
+  std::map<std::uint64_t, MemoryClass> classes_;
 };
 
 }  // namespace weft::memory

@@ -46,7 +46,8 @@ Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::ui
       gpu_(*gpu_owner_),
       owner_(mint_device_id()),
       pool_(gpu_, pool_cap, std::move(on_destroy)),
-      staging_(gpu_, staging_cap) {}
+      staging_(gpu_, staging_cap),
+      upload_ring_(gpu_, copy_threads_) {}
 
 void Memory::check_size(std::uint64_t size) const {
   const std::uint64_t limit = gpu_.limits().max_buffer_size;

@@ -6,7 +6,9 @@
 #include <memory>
 
 #include "memory/buffer_pool.h"
+#include "memory/copy_threads.h"
 #include "memory/staging_pool.h"
+#include "memory/upload_ring.h"
 #include "webgpu/gpu.h"
 #include "weft/buffer.h"
 
@@ -53,6 +55,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   std::uint64_t owner() const noexcept { return owner_; }
   BufferPool& pool() noexcept { return pool_; }
   StagingPool& staging() noexcept { return staging_; }
+  UploadRing& upload_ring() noexcept { return upload_ring_; }
+  CopyThreads& copy_threads() noexcept { return copy_threads_; }
 
   /// `size` 0 allowed. Throws as Device::alloc says.
   Buffer alloc(std::uint64_t size, Usage usage);
@@ -72,6 +76,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   const std::uint64_t owner_;
   BufferPool pool_;
   StagingPool staging_;
+  CopyThreads copy_threads_;
+  UploadRing upload_ring_;
 };
 
 }  // namespace weft::memory
