@@ -1,7 +1,8 @@
-# weft_embed_wgsl(target file...): for each dir/name.wgsl generates <build>/wgsl/name.wgsl.h with
-# `inline constexpr std::string_view name` in namespace weft::wgsl, and adds <build> to the include path.
+# weft_embed_wgsl(target file...): for each name.wgsl generates <build>/generated/wgsl/name.wgsl.h with
+# `inline constexpr std::string_view name` in namespace weft::wgsl, before the target compiles.
 function(weft_embed_wgsl target)
   set(out_dir ${PROJECT_BINARY_DIR}/generated/wgsl)
+  set(outputs)
   foreach(file IN LISTS ARGN)
     get_filename_component(name ${file} NAME_WE)
     set(in ${CMAKE_CURRENT_SOURCE_DIR}/${file})
@@ -9,7 +10,11 @@ function(weft_embed_wgsl target)
     add_custom_command(OUTPUT ${out}
       COMMAND ${CMAKE_COMMAND} -DIN=${in} -DOUT=${out} -DNAME=${name} -P ${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake
       DEPENDS ${in} ${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake VERBATIM)
-    target_sources(${target} PRIVATE ${out})
+    list(APPEND outputs ${out})
   endforeach()
+  # A target of its own: the rule above belongs to this folder, and `target` to another.
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  add_custom_target(${target}_wgsl_${folder} DEPENDS ${outputs})
+  add_dependencies(${target} ${target}_wgsl_${folder})
   target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/generated)
 endfunction()

@@ -2,6 +2,9 @@
 function(weft_target_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                                            -Wnon-virtual-dtor -Woverloaded-virtual)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict)  # false reports on std::string's operator+ (gcc PR 105651)
+  endif()
   if(WEFT_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

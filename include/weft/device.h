@@ -111,7 +111,7 @@ struct ReadRange {
 /// A read on its way. Movable; dropping it gives the read up and leaks nothing. One thread at a time.
 class Readback {
  public:
-  Readback() = default;
+  Readback() noexcept;
   Readback(Readback&&) noexcept;
   Readback& operator=(Readback&&) noexcept;
   ~Readback();

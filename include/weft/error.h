@@ -32,7 +32,7 @@ std::string_view to_string(ErrorCode code) noexcept;
 class Error : public std::exception {
  public:
   /// `message` says what happened (no final full stop needed); `fix` what to do about it (likewise).
-  Error(ErrorCode code, std::string message, std::string fix);
+  Error(ErrorCode code, const std::string& message, std::string fix);
 
   const char* what() const noexcept override { return what_.c_str(); }
   ErrorCode code() const noexcept { return code_; }

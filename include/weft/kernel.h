@@ -61,11 +61,11 @@ struct OverrideValue {
 /// enables the features the device has that the source asks for.
 struct KernelOptions {
   std::string source;                ///< WGSL
-  std::filesystem::path file;        ///< read when `source` is empty; also named in errors
+  std::filesystem::path file{};      ///< read when `source` is empty; also named in errors
   std::string entry_point = "main";
-  std::string label;                 ///< named in errors, traces and statistics
-  std::vector<PreludeConstant> constants;
-  std::vector<OverrideValue> overrides;
+  std::string label{};               ///< named in errors, traces and statistics
+  std::vector<PreludeConstant> constants{};
+  std::vector<OverrideValue> overrides{};
 };
 
 /// One binding declared in the source, as reflected: `@group(0) @binding(N) var<storage, access> name: type`.

@@ -27,7 +27,7 @@ std::string without_full_stop(std::string text) {
 }
 }  // namespace
 
-Error::Error(ErrorCode code, std::string message, std::string fix)
+Error::Error(ErrorCode code, const std::string& message, std::string fix)
     : code_(code),
       message_(without_full_stop(message)),
       fix_(without_full_stop(std::move(fix))),

@@ -102,7 +102,9 @@ Operand resolve(const detail::DeviceState& device, const detail::KernelState& ke
                 "bind a range inside the buffer");
   }
   const std::uint64_t given = range.size != 0 ? range.size : state->size - range.offset;
-  if (given < info.min_size) {
+  // The last word is the buffer's own to its end: 3 bytes of bools are one u32 to a kernel.
+  const std::uint64_t size = (given + 3) & ~std::uint64_t{3};
+  if (size < info.min_size) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} bytes given, '{}' needs {}", where(), given, info.type, info.min_size),
                 fmt::format("bind a buffer of at least {} bytes", info.min_size));
@@ -115,7 +117,6 @@ Operand resolve(const detail::DeviceState& device, const detail::KernelState& ke
                   "cast the array, or change the type in the kernel");
     }
   }
-  const std::uint64_t size = (given + 3) & ~std::uint64_t{3};
   const std::uint64_t limit =
       info.uniform ? device.gpu.limits().max_uniform_binding_size : device.gpu.limits().max_storage_binding_size;
   if (size > limit) {

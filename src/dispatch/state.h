@@ -43,16 +43,17 @@ struct WorkCounters {
 
 /// Work recorded and not yet submitted. All of it under `mutex`; a stream never holds another's.
 struct StreamState {
-  StreamState(DeviceState& owner, std::uint64_t stream_id);
+  StreamState(DeviceState& owner, std::uint64_t stream_slot);
 
   DeviceState& device;
-  const std::uint64_t id;
+  const std::uint64_t slot;  ///< from 1; no other living stream of the device has it
   std::mutex mutex;
   webgpu::Encoder encoder;
   webgpu::ComputePass pass;
   dispatch::ParamsRing params;
-  /// Serial of the batch that is being recorded; an allocation whose pending_batch equals it is named by that batch.
-  std::atomic<std::uint64_t> batch{1};
+  /// Names the batch that is being recorded: the slot above a serial that the device never gives twice. Changes, under
+  /// `mutex`, when the batch is submitted; an allocation whose `pending` equals it is named by that batch.
+  std::atomic<std::uint64_t> ticket{0};
   std::uint32_t pending_dispatches = 0;
   std::uint32_t pending_commands = 0;
   std::uint64_t pending_bytes = 0;
@@ -78,7 +79,8 @@ struct DeviceState {
   WorkCounters counters;
 
   std::mutex streams_mutex;
-  std::unordered_map<std::uint64_t, std::weak_ptr<StreamState>> streams;
+  std::unordered_map<std::uint64_t, std::weak_ptr<StreamState>> streams;  ///< by slot
+  std::atomic<std::uint64_t> batches{0};                                  ///< serials given
   std::shared_ptr<StreamState> default_stream;
 
   // Bounded work in flight: a signal per kSubmitsPerSignal submits; at most kSignals of them unanswered.
@@ -91,8 +93,9 @@ struct DeviceState {
   std::unordered_map<std::string, Kernel> library;
 
   std::shared_ptr<StreamState> make_stream();
-  /// Submits the stream whose unsubmitted batch names the allocation, unless it is `except`.
-  void submit_users_of(const memory::Allocation& allocation, const StreamState* except);
+  /// Submits the stream whose unsubmitted batch names the allocation, unless it is `except`. Returns the allocation's
+  /// `pending` as it was: work under that ticket is submitted now, or is `except`'s own.
+  std::uint64_t submit_users_of(const memory::Allocation& allocation, const StreamState* except);
   /// After each submit: lets finished work be freed, and waits when too much is in flight.
   void throttle();
   webgpu::Clock::time_point deadline(const ReadOptions& read) const;
@@ -123,6 +126,8 @@ struct CopyOut {
 /// Records copies to `to` and submits the batch with them: one submit for the work and the read that waits for it.
 void copy_out_and_submit(detail::StreamState& stream, std::span<const CopyOut> copies, WGPUBuffer to);
 void submit(detail::StreamState& stream);
+/// Submits the batch that `ticket` names and takes the ticket out of use, also when nothing is recorded under it yet.
+void retire(detail::StreamState& stream, std::uint64_t ticket);
 
 /// Who wrote a kernel: the library's own guard their edges and run without bounds checks where that can be had for one
 /// module; a user's keep them (rule 7).

@@ -7,37 +7,55 @@
 
 #include "base/checked.h"
 #include "dispatch/state.h"
-#include "memory/ids.h"
 #include "webgpu/encoder.h"
 #include "weft/error.h"
 
 namespace weft::detail {
 
-StreamState::StreamState(DeviceState& owner, std::uint64_t stream_id)
-    : device(owner), id(stream_id), params(owner.gpu, owner.pipelines.params_layout()) {}
+namespace {
+
+/// Tickets: 20 bits of slot above 44 bits of serial, which last for half a million years of a submit a microsecond.
+constexpr unsigned kSerialBits = 44;
+
+void next_ticket(StreamState& s) {
+  const std::uint64_t serial = s.device.batches.fetch_add(1, std::memory_order_relaxed) + 1;
+  s.ticket.store(s.slot << kSerialBits | serial, std::memory_order_release);
+}
+
+}  // namespace
+
+StreamState::StreamState(DeviceState& owner, std::uint64_t stream_slot)
+    : device(owner), slot(stream_slot), params(owner.gpu, owner.pipelines.params_layout()) {
+  next_ticket(*this);
+}
 
 std::shared_ptr<StreamState> DeviceState::make_stream() {
-  auto stream = std::make_shared<StreamState>(*this, memory::mint_stream_id());
+  pipelines.params_layout();  // made before the lock: the stream's constructor asks for it
   const std::lock_guard lock(streams_mutex);
   std::erase_if(streams, [](const auto& s) { return s.second.expired(); });
-  streams.emplace(stream->id, stream);
+  std::uint64_t slot = 1;
+  while (streams.contains(slot)) ++slot;
+  if (slot >> (64 - kSerialBits) != 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} streams are alive", streams.size()), "drop unused ones");
+  }
+  auto stream = std::make_shared<StreamState>(*this, slot);
+  streams.emplace(slot, stream);
   return stream;
 }
 
-void DeviceState::submit_users_of(const memory::Allocation& allocation, const StreamState* except) {
-  const std::uint64_t user = allocation.pending_stream.load(std::memory_order_acquire);
-  if (user == 0 || (except != nullptr && user == except->id)) return;
+std::uint64_t DeviceState::submit_users_of(const memory::Allocation& allocation, const StreamState* except) {
+  const std::uint64_t ticket = allocation.pending.load(std::memory_order_acquire);
+  const std::uint64_t slot = ticket >> kSerialBits;
+  if (slot == 0 || (except != nullptr && slot == except->slot)) return ticket;
   std::shared_ptr<StreamState> stream;
   {
     const std::lock_guard lock(streams_mutex);
-    const auto it = streams.find(user);
+    const auto it = streams.find(slot);
     if (it != streams.end()) stream = it->second.lock();
   }
   // A stream that is gone has submitted its work.
-  if (stream &&
-      stream->batch.load(std::memory_order_acquire) == allocation.pending_batch.load(std::memory_order_acquire)) {
-    dispatch::submit(*stream);
-  }
+  if (stream && stream->ticket.load(std::memory_order_acquire) == ticket) dispatch::retire(*stream, ticket);
+  return ticket;
 }
 
 void DeviceState::throttle() {
@@ -96,14 +114,20 @@ void close_pass(StreamState& s) {
   s.current_immediates.clear();
 }
 
-void mark(const StreamState& s, memory::Allocation& a) {
-  a.pending_batch.store(s.batch.load(std::memory_order_relaxed), std::memory_order_release);
-  a.pending_stream.store(s.id, std::memory_order_release);
+/// Notes, under the stream's lock, that its batch is about to name `a`. False when another stream has claimed `a` since
+/// submit_users_of returned `seen`: then that one must be submitted first, which can't be done under this lock.
+bool claim(const StreamState& s, memory::Allocation& a, std::uint64_t seen) {
+  const std::uint64_t mine = s.ticket.load(std::memory_order_relaxed);
+  return a.pending.load(std::memory_order_acquire) == mine ||
+         a.pending.compare_exchange_strong(seen, mine, std::memory_order_acq_rel) || seen == mine;
 }
 
 /// Sends the batch. The stream is empty afterwards, also when this throws.
 void submit_locked(StreamState& s) {
-  if (!s.encoder) return;
+  if (!s.encoder) {
+    s.params.reset();
+    return;
+  }
   close_pass(s);
   webgpu::Encoder encoder = std::move(s.encoder);
   s.pending_dispatches = 0;
@@ -114,7 +138,7 @@ void submit_locked(StreamState& s) {
   // Counted up even if the submission fails: what the batch named is not pending any more.
   struct NextBatch {
     StreamState& s;
-    ~NextBatch() { s.batch.fetch_add(1, std::memory_order_acq_rel); }
+    ~NextBatch() { detail::next_ticket(s); }
   } next{s};
   s.device.gpu.submit(std::move(encoder), "weft.stream");
   s.device.counters.submits.fetch_add(1, std::memory_order_relaxed);
@@ -133,7 +157,6 @@ void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::spa
   std::array<BoundRange, kMostOperands> ranges;
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    s.device.submit_users_of(*operands[i].allocation, &s);
     ranges[i] = {operands[i].allocation->id, operands[i].offset, operands[i].size};
     bytes += operands[i].size;
   }
@@ -149,8 +172,10 @@ void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::spa
                                               kernel.label);
       });
 
+  std::array<std::uint64_t, kMostOperands> seen;
   bool full = false;
-  {
+  for (bool recorded = false; !recorded;) {
+    for (std::size_t i = 0; i < operands.size(); ++i) seen[i] = s.device.submit_users_of(*operands[i].allocation, &s);
     const std::lock_guard lock(s.mutex);
     WGPUBindGroup params_group = nullptr;
     if (kernel.params_via == ParamsVia::uniform) {
@@ -160,6 +185,9 @@ void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::spa
         params_group = s.params.bind(params);
       }
     }
+    bool claimed = true;  // after all that may end the batch: a claim is for one batch
+    for (std::size_t i = 0; claimed && i < operands.size(); ++i) claimed = claim(s, *operands[i].allocation, seen[i]);
+    if (!claimed) continue;
     open_pass(s);
     const WGPUComputePipeline pipeline = kernel.pipeline->pipeline.get();
     const bool other_pipeline = s.current_pipeline != pipeline;
@@ -185,11 +213,11 @@ void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::spa
       }
     }
     webgpu::dispatch(s.pass, grid.x, grid.y, grid.z);
-    for (const Operand& o : operands) mark(s, *o.allocation);
     ++s.pending_dispatches;
     ++s.pending_commands;
     s.pending_bytes += bytes;
     s.device.counters.dispatches.fetch_add(1, std::memory_order_relaxed);
+    recorded = true;
     full = batch_full(s);
     if (full) submit_locked(s);
   }
@@ -202,14 +230,18 @@ namespace {
 template <class Record>
 void record_command(StreamState& s, std::initializer_list<memory::Allocation*> named, std::uint64_t bytes,
                     Record&& record) {
-  for (memory::Allocation* a : named) s.device.submit_users_of(*a, &s);
   bool full = false;
-  {
+  for (bool recorded = false; !recorded;) {
+    std::array<std::uint64_t, 2> seen{};
+    std::size_t n = 0;
+    for (memory::Allocation* a : named) seen[n++] = s.device.submit_users_of(*a, &s);
     const std::lock_guard lock(s.mutex);
+    n = 0;
+    if (!std::ranges::all_of(named, [&](memory::Allocation* a) { return claim(s, *a, seen[n++]); })) continue;
     open_encoder(s);
     close_pass(s);
     record();
-    for (memory::Allocation* a : named) mark(s, *a);
+    recorded = true;
     ++s.pending_commands;
     s.pending_bytes += bytes;
     s.device.counters.copies.fetch_add(1, std::memory_order_relaxed);
@@ -249,6 +281,19 @@ void submit(StreamState& s) {
   {
     const std::lock_guard lock(s.mutex);
     if (!s.encoder) return;
+    submit_locked(s);
+  }
+  s.device.throttle();
+}
+
+void retire(StreamState& s, std::uint64_t ticket) {
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.ticket.load(std::memory_order_relaxed) != ticket) return;
+    if (!s.encoder) {
+      detail::next_ticket(s);
+      return;
+    }
     submit_locked(s);
   }
   s.device.throttle();

@@ -81,6 +81,7 @@ struct Readback::State {
 };
 
 Readback::Readback(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Readback::Readback() noexcept = default;
 Readback::Readback(Readback&&) noexcept = default;
 Readback& Readback::operator=(Readback&&) noexcept = default;
 Readback::~Readback() = default;

@@ -8,6 +8,5 @@ namespace weft::memory {
 std::uint64_t mint_buffer_id();
 std::uint64_t mint_allocation_id();
 std::uint64_t mint_device_id();
-std::uint64_t mint_stream_id();
 
 }  // namespace weft::memory

@@ -49,6 +49,10 @@ class Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
+  /// The raw objects, for the bench's bare loops and for interop; owned by this object.
+  WGPUDevice raw_device() const noexcept { return device_; }
+  WGPUQueue raw_queue() const noexcept { return queue_; }
+
   const AdapterInfo& adapter() const noexcept { return info_; }
   const Limits& limits() const noexcept { return limits_; }
   const Features& features() const noexcept { return features_; }

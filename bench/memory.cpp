@@ -1,0 +1,126 @@
+// Transfers and the pool against bare WebGPU on the same device. Run with --benchmark_enable_random_interleaving=true and
+// repetitions; script/bench does.
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <vector>
+
+#include "bench_device.h"
+#include "raw_webgpu.h"
+
+namespace weft::bench {
+namespace {
+
+std::vector<std::byte> pattern(std::size_t n) {
+  std::vector<std::byte> bytes(n);
+  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251);
+  return bytes;
+}
+
+void rate(benchmark::State& state) {
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0));
+}
+
+void raw_upload(benchmark::State& state) {
+  const Raw raw(device());
+  const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
+  const auto buffer = raw.buffer(bytes.size(), WGPUBufferUsage_Storage | WGPUBufferUsage_CopyDst);
+  for (auto _ : state) {
+    raw.write(buffer.get(), bytes);
+    raw.wait_idle();
+  }
+  rate(state);
+}
+
+void weft_upload(benchmark::State& state) {
+  const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
+  const Buffer buffer = device().alloc(bytes.size());
+  for (auto _ : state) {
+    device().write(buffer, 0, bytes);
+    device().synchronize();
+  }
+  rate(state);
+}
+
+void raw_readback(benchmark::State& state) {
+  const Raw raw(device());
+  std::vector<std::byte> out(static_cast<std::size_t>(state.range(0)));
+  const auto buffer = raw.buffer(out.size(), WGPUBufferUsage_Storage | WGPUBufferUsage_CopySrc);
+  const auto staging = raw.buffer(out.size(), WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst);
+  for (auto _ : state) raw.read(buffer.get(), staging.get(), out);
+  rate(state);
+}
+
+void weft_readback(benchmark::State& state) {
+  std::vector<std::byte> out(static_cast<std::size_t>(state.range(0)));
+  const Buffer buffer = device().alloc(out.size());
+  for (auto _ : state) device().read(buffer, 0, out);
+  rate(state);
+}
+
+void weft_readback_view(benchmark::State& state) {
+  const auto size = static_cast<std::size_t>(state.range(0));
+  const Buffer buffer = device().alloc(size);
+  for (auto _ : state) {
+    Readback r = device().read_async(buffer, 0, size);
+    benchmark::DoNotOptimize(r.view().data());
+  }
+  rate(state);
+}
+
+void raw_create(benchmark::State& state) {
+  const Raw raw(device());
+  for (auto _ : state) {
+    const auto b = raw.buffer(static_cast<std::uint64_t>(state.range(0)), WGPUBufferUsage_Storage | WGPUBufferUsage_CopyDst);
+    benchmark::DoNotOptimize(b.get());
+  }
+}
+
+void pool_hit(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(device().alloc(static_cast<std::size_t>(state.range(0))));
+}
+
+void pool_miss(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(device().alloc(static_cast<std::size_t>(state.range(0))));
+    device().trim();
+  }
+}
+
+/// 64 buffers of sizes that come and go, as a training step's temporaries do.
+void churn(benchmark::State& state) {
+  std::vector<Buffer> held(64);
+  std::uint32_t x = 1;
+  for (auto _ : state) {
+    x = x * 1664525u + 1013904223u;
+    held[(x >> 8) % held.size()] = device().alloc(1 + (x >> 12) % (1u << 20));
+  }
+  held.clear();
+  state.counters["retained_MiB"] = static_cast<double>(device().memory().retained_bytes) / (1 << 20);
+}
+
+void sizes(benchmark::internal::Benchmark* b) {
+  for (std::int64_t n : {4ll, 4ll << 10, 64ll << 10, 1ll << 20, 16ll << 20, 256ll << 20}) b->Arg(n);
+  b->UseRealTime()->Unit(benchmark::kMicrosecond);
+}
+
+BENCHMARK(raw_upload)->Apply(sizes);
+BENCHMARK(weft_upload)->Apply(sizes);
+BENCHMARK(raw_readback)->Apply(sizes);
+BENCHMARK(weft_readback)->Apply(sizes);
+BENCHMARK(weft_readback_view)->Apply(sizes);
+BENCHMARK(raw_create)->Arg(4096)->Arg(1 << 20)->UseRealTime();
+BENCHMARK(pool_hit)->Arg(4096)->Arg(1 << 20)->UseRealTime();
+BENCHMARK(pool_miss)->Arg(4096)->Arg(1 << 20)->UseRealTime();
+BENCHMARK(churn)->UseRealTime();
+
+}  // namespace
+}  // namespace weft::bench
+
+int main(int argc, char** argv) {
+  weft::bench::add_context();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

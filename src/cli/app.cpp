@@ -1,0 +1,93 @@
+#include "cli/app.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/error_report.h"
+#include "cli/interrupt.h"
+#include "weft/device.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+bool is_option(const CLI::App& command, std::string_view word) {
+  if (word == "--" || word == "-h") return true;
+  const bool is_long = word.starts_with("--");
+  const std::string name(word.substr(is_long ? 2 : 1, is_long ? word.find('=') - 2 : std::string_view::npos));
+  const auto options = command.get_options();
+  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* o) {
+    return is_long ? o->check_lname(name) : o->check_sname(name);
+  });
+}
+
+/// `weft eval -x x=x.npy`: an expression may begin with a sign. Where the expression is still to come, a word with a dash
+/// that is no option of ours is it; a blank in front keeps the parser from taking it for one.
+void protect_expression(const CLI::App& command, std::vector<std::string>& words) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    std::string& word = words[i];
+    if (word == "--") return;
+    if (!word.starts_with('-') || word == "-") return;
+    if (!is_option(command, word)) {
+      word.insert(0, " ");
+      return;
+    }
+    const bool takes_value = word == "-o" || word == "--output" || word == "--device" || word == "--threshold";
+    if (takes_value) ++i;
+  }
+}
+
+int report_usage(const CLI::App& app, const CLI::ParseError& error) {
+  const auto used = app.get_subcommands();
+  std::string name = "weft";
+  if (!used.empty()) name += " " + used.front()->get_name();
+  std::string message = error.what();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  print_error(Error(ErrorCode::invalid_argument, std::move(message), "see " + name + " --help"));
+  return kUserError;
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  CLI::App app("Array work on any GPU that has WebGPU.", "weft");
+  app.set_version_flag("--version", std::string("weft ") + std::string(version()) + " (" +
+                                        std::string(implementation_name()) + " " + implementation_version() + ")");
+  app.require_subcommand(1);
+  app.footer("Examples:\n"
+             "  weft info\n"
+             "  weft eval 'softmax(x @ w + b, axis=1)' x=x.npy w=model.safetensors:head.weight b=b.npy -o p.npy\n"
+             "  weft run blur.wgsl image=in.npy --out result:f32:1024,1024 -o result=out.npy\n"
+             "See weft COMMAND --help.");
+  add_eval(app);
+  add_run(app);
+  add_info(app);
+
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words[0] == "eval") protect_expression(*app.get_subcommand("eval"), words);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  install_interrupt_handler();
+  try {
+    app.parse(words);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
+    return report_usage(app, error);
+  } catch (const Error& error) {
+    print_error(error);
+    return exit_status(error);
+  } catch (const std::bad_alloc&) {
+    print_error(Error(ErrorCode::out_of_memory, "this machine has too little memory for that", "use smaller arrays"));
+    return kDeviceFailure;
+  } catch (const std::exception& error) {
+    print_error(Error(ErrorCode::internal, error.what(), "report this, with the command line"));
+    return kDeviceFailure;
+  }
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,47 @@
+// cli/arrays.h - between files and the device.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "weft/device.h"
+#include "weft/io.h"
+#include "weft/ops.h"
+#include "weft/tensor.h"
+
+namespace weft::cli {
+
+class Progress;
+
+/// "name=value" at its first '='. Throws Error{invalid_argument} without one, or without a name; `what` says what was
+/// expected ("name=FILE").
+std::pair<std::string, std::string> split_assignment(const std::string& text, std::string_view what);
+
+/// A number in Python's decimal notation: digits, one point, an exponent, a sign. Not inf, nan, 0x10: those may be files.
+std::optional<Scalar> parse_number(std::string_view text);
+
+/// Uploads the bytes as they lie in the file, strides kept, so a transposed file is a view.
+Tensor upload(const Device& device, const io::HostArray& array, Progress* progress = nullptr,
+              Usage usage = kDefaultUsage);
+
+/// A tensor's elements on the host, row-major.
+struct HostBytes {
+  std::unique_ptr<std::byte[]> data;
+  std::size_t size = 0;
+  std::span<const std::byte> span() const noexcept { return {data.get(), size}; }
+};
+HostBytes download(const Tensor& tensor, Progress* progress = nullptr);
+
+/// Throws Error{io_error} when `path` can't be written later: no such folder, no permission, a folder itself. Creates
+/// nothing.
+void check_output(const std::filesystem::path& path);
+
+/// io::save_npy, with interrupts held back while the file is being written.
+void save(const std::filesystem::path& path, const Tensor& like, const HostBytes& bytes);
+
+}  // namespace weft::cli

@@ -1,0 +1,61 @@
+#include "cli/error_report.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cli/app.h"
+
+namespace weft::cli {
+namespace {
+
+bool use_colour() {
+  const char* plain = std::getenv("NO_COLOR");
+  return isatty(STDERR_FILENO) == 1 && (plain == nullptr || *plain == '\0');
+}
+
+}  // namespace
+
+void print_error(const Error& error) {
+  std::fflush(stdout);
+  std::string text = error.what();
+  if (!use_colour()) {
+    std::fprintf(stderr, "weft: %s\n", text.c_str());
+    return;
+  }
+  const std::size_t fix = text.rfind("Fix: ");
+  if (fix != std::string::npos) text.replace(fix, 4, "\x1b[1;32mFix:\x1b[0m");
+  std::fprintf(stderr, "\x1b[1;31mweft:\x1b[0m %s\n", text.c_str());
+}
+
+void print_note(std::string_view note) {
+  std::fprintf(stderr, "weft: note: %.*s\n", static_cast<int>(note.size()), note.data());
+}
+
+int exit_status(const Error& error) noexcept {
+  if (dynamic_cast<const NoDevice*>(&error) != nullptr) return kDeviceFailure;
+  switch (error.code()) {
+    case ErrorCode::device_lost:
+    case ErrorCode::timed_out:
+    case ErrorCode::out_of_memory:
+    case ErrorCode::internal: return kDeviceFailure;
+    default: return kUserError;
+  }
+}
+
+Device open_device(const std::string& adapter) {
+  DeviceOptions options;
+  options.adapter = adapter;
+  if (std::getenv("WEFT_WAIT_TIMEOUT") == nullptr) options.wait_timeout = std::chrono::hours(24 * 365);
+  try {
+    return Device::open(options);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::invalid_argument) throw;  // a wish that matches no adapter
+    throw NoDevice(error);
+  }
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,56 @@
+#include "cli/interrupt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <string_view>
+
+namespace weft::cli {
+namespace {
+
+volatile std::sig_atomic_t held = 0;
+volatile std::sig_atomic_t pending = 0;
+volatile std::sig_atomic_t line_visible = 0;
+
+[[noreturn]] void leave(int signal) {
+  if (line_visible != 0) {
+    constexpr std::string_view kClear = "\r\x1b[2K";
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, kClear.data(), kClear.size());
+  }
+  _exit(128 + signal);
+}
+
+void handle(int signal) {
+  if (held == 0 || pending != 0) leave(signal);
+  pending = signal;
+}
+
+}  // namespace
+
+void install_interrupt_handler() {
+  struct sigaction action = {};
+  action.sa_handler = handle;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before = {};
+    // A shell starts background work with SIGINT ignored: that stays.
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+HoldInterrupts::HoldInterrupts() noexcept {
+  held = 1;
+}
+
+HoldInterrupts::~HoldInterrupts() {
+  held = 0;
+  if (pending != 0) leave(pending);
+}
+
+void set_line_visible(bool visible) noexcept {
+  line_visible = visible ? 1 : 0;
+}
+
+}  // namespace weft::cli

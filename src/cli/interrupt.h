@@ -1,0 +1,21 @@
+// cli/interrupt.h - Ctrl-C.
+#pragma once
+
+namespace weft::cli {
+
+/// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143. The driver frees what the GPU holds.
+void install_interrupt_handler();
+
+/// While one lives, a signal waits until the output file is whole; a second signal does not wait.
+class HoldInterrupts {
+ public:
+  HoldInterrupts() noexcept;
+  ~HoldInterrupts();
+  HoldInterrupts(const HoldInterrupts&) = delete;
+  HoldInterrupts& operator=(const HoldInterrupts&) = delete;
+};
+
+/// Tells the handler that a progress line stands on the terminal, to be cleared.
+void set_line_visible(bool visible) noexcept;
+
+}  // namespace weft::cli

@@ -1,0 +1,206 @@
+#include "expr/fuse.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "ops/elementwise.h"
+
+namespace weft::expr {
+namespace {
+
+constexpr std::size_t kMaxMembers = 64;
+/// Kernels take their numbers as parameters, of which there is little room beside the inputs' strides.
+constexpr std::size_t kMaxNumbers = 8;
+/// A dear function that broadcasts to more than this many times its elements is computed first.
+constexpr std::int64_t kMaxRepeats = 4;
+
+/// Costs far more than reading its value back from memory.
+bool is_dear(const Operation& op) {
+  if (op.kind == OpKind::binary) {
+    return op.binary == weft::BinaryOp::power || op.binary == weft::BinaryOp::atan2;
+  }
+  if (op.kind != OpKind::unary) return false;
+  switch (op.unary) {
+    case weft::UnaryOp::exp:
+    case weft::UnaryOp::expm1:
+    case weft::UnaryOp::exp2:
+    case weft::UnaryOp::log:
+    case weft::UnaryOp::log1p:
+    case weft::UnaryOp::log2:
+    case weft::UnaryOp::sin:
+    case weft::UnaryOp::cos:
+    case weft::UnaryOp::tan:
+    case weft::UnaryOp::tanh:
+    case weft::UnaryOp::sigmoid:
+    case weft::UnaryOp::gelu:
+    case weft::UnaryOp::gelu_tanh:
+    case weft::UnaryOp::silu:
+    case weft::UnaryOp::erf: return true;
+    default: return false;
+  }
+}
+
+class Planner {
+ public:
+  Planner(const Graph& graph, OpId result)
+      : graph_(graph), result_(result), live_(graph.size()), users_(graph.size()), group_(graph.size()) {}
+
+  Plan run() {
+    mark_live();
+    for (OpId id = result_ + 1; id-- > 0;) {
+      if (live_[id]) place(id);
+    }
+    return collect();
+  }
+
+ private:
+  struct Group {
+    Step::Kind kind = Step::Kind::single;
+    std::set<OpId> members;
+    std::set<OpId> inputs;
+    std::set<OpId> numbers;
+  };
+
+  void mark_live() {
+    live_[result_] = true;
+    for (OpId id = result_ + 1; id-- > 0;) {
+      if (!live_[id]) continue;
+      for (OpId operand : graph_[id].operands) {
+        live_[operand] = true;
+        users_[operand].push_back(id);
+      }
+    }
+  }
+
+  /// Users come before what they use, so each user's group is known.
+  void place(OpId id) {
+    const Operation& op = graph_[id];
+    if (op.kind == OpKind::scalar) return;
+    if (joined_matmul(id)) return;
+    if (is_elementwise(op.kind) && join(id)) return;
+    if (op.kind == OpKind::full && id != result_ && read_by_programs_only(id)) return;
+    groups_.push_back({});
+    Group& group = groups_.back();
+    group_[id] = groups_.size() - 1;
+    group.members.insert(id);
+    if (const auto product = product_to_bias(id)) {
+      group.kind = Step::Kind::matmul_bias;
+      group.members.insert(*product);
+      group_[*product] = groups_.size() - 1;
+      for (OpId operand : graph_[*product].operands) group.inputs.insert(operand);
+      for (OpId operand : op.operands) {
+        if (operand != *product) group.inputs.insert(operand);
+      }
+      return;
+    }
+    group.kind = is_elementwise(op.kind) ? Step::Kind::program : Step::Kind::single;
+    add_operands(group, op);
+  }
+
+  static void add(std::set<OpId>& inputs, std::set<OpId>& numbers, const Graph& graph, const Operation& op) {
+    for (OpId operand : op.operands) (is_number(graph[operand]) ? numbers : inputs).insert(operand);
+  }
+
+  void add_operands(Group& group, const Operation& op) {
+    if (group.kind == Step::Kind::program) {
+      add(group.inputs, group.numbers, graph_, op);
+    } else {
+      group.inputs.insert(op.operands.begin(), op.operands.end());
+    }
+  }
+
+  bool joined_matmul(OpId id) const {
+    return group_[id].has_value();  // by product_to_bias of its user
+  }
+
+  bool read_by_programs_only(OpId id) const {
+    return std::all_of(users_[id].begin(), users_[id].end(), [&](OpId user) {
+      return group_[user] && groups_[*group_[user]].kind == Step::Kind::program;
+    });
+  }
+
+  bool join(OpId id) {
+    if (id == result_ || users_[id].empty()) return false;
+    const std::optional<std::size_t> at = group_[users_[id].front()];
+    for (OpId user : users_[id]) {
+      if (!group_[user] || group_[user] != at || groups_[*at].kind != Step::Kind::program) return false;
+    }
+    Group& group = groups_[*at];
+    const Operation& op = graph_[id];
+    const std::int64_t whole = element_count(graph_.shape(*group.members.rbegin()));
+    const std::int64_t own = element_count(op.shape);
+    if (is_dear(op) && whole / kMaxRepeats > own) return false;
+    std::set<OpId> inputs = group.inputs;
+    std::set<OpId> numbers = group.numbers;
+    inputs.erase(id);
+    add(inputs, numbers, graph_, op);
+    if (inputs.size() > ops::ElementProgram::kMaxInputs || numbers.size() > kMaxNumbers ||
+        group.members.size() >= kMaxMembers) {
+      return false;
+    }
+    group.inputs = std::move(inputs);
+    group.numbers = std::move(numbers);
+    group.members.insert(id);
+    group_[id] = at;
+    return true;
+  }
+
+  /// The product to which the addition `id` adds a 1-D bias over its last axis, when nobody else needs the product.
+  std::optional<OpId> product_to_bias(OpId id) const {
+    const Operation& op = graph_[id];
+    if (op.kind != OpKind::binary || op.binary != weft::BinaryOp::add) return std::nullopt;
+    for (std::size_t i : {0, 1}) {
+      const OpId product = op.operands[i];
+      const OpId bias = op.operands[1 - i];
+      const Operation& p = graph_[product];
+      const Operation& b = graph_[bias];
+      if (p.kind == OpKind::matmul && users_[product].size() == 1 && b.kind != OpKind::scalar && b.shape.rank() == 1 &&
+          p.shape.rank() >= 1 && b.shape[0] == p.shape.back() && p.shape == op.shape && p.dtype == op.dtype &&
+          b.dtype == op.dtype) {
+        return product;
+      }
+    }
+    return std::nullopt;
+  }
+
+  Plan collect() {
+    Plan plan;
+    plan.result = result_;
+    for (Group& group : groups_) {
+      Step step;
+      step.kind = group.kind;
+      step.members.assign(group.members.begin(), group.members.end());
+      step.result = step.members.back();
+      step.operands.assign(group.inputs.begin(), group.inputs.end());
+      const OpKind kind = graph_[step.result].kind;
+      if (kind != OpKind::input) plan.operations += step.members.size();
+      plan.steps.push_back(std::move(step));
+    }
+    std::sort(plan.steps.begin(), plan.steps.end(), [](const Step& a, const Step& b) { return a.result < b.result; });
+    std::vector<bool> seen(graph_.size());
+    seen[result_] = true;
+    for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) {
+      for (OpId operand : step->operands) {
+        if (!seen[operand]) step->release.push_back(operand);
+        seen[operand] = true;
+      }
+    }
+    return plan;
+  }
+
+  const Graph& graph_;
+  const OpId result_;
+  std::vector<bool> live_;
+  std::vector<std::vector<OpId>> users_;
+  std::vector<std::optional<std::size_t>> group_;  // by operation
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+Plan make_plan(const Graph& graph, OpId result) {
+  return Planner(graph, result).run();
+}
+
+}  // namespace weft::expr

@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "io/malformed.h"
+#include "io/mapping.h"
+#include "io/readers.h"
+#include "io/zip.h"
+
+namespace weft::io {
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";
+
+struct Members {
+  std::vector<ZipEntry> entries;
+  std::vector<std::string> names;  ///< without ".npy"
+};
+
+/// The members that are arrays, which numpy names by their suffix.
+Members array_members(const Memory& file, std::string_view name) {
+  Members out;
+  for (ZipEntry& entry : read_zip_directory(file, name)) {
+    if (!entry.name.ends_with(kSuffix)) continue;
+    out.names.push_back(entry.name.substr(0, entry.name.size() - kSuffix.size()));
+    out.entries.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace
+
+HostArray read_npz(const Memory& file, std::string_view name, std::string_view member) {
+  const Members members = array_members(file, name);
+  const std::size_t chosen = choose(name, members.names, member);
+  const std::string shown = fmt::format("{}:{}", name, printable(members.names[chosen], 100));
+  return read_npy(read_zip_entry(file, members.entries[chosen], shown), shown);
+}
+
+std::vector<std::string> list_npz(const Memory& file, std::string_view name) {
+  return array_members(file, name).names;
+}
+
+HostArray load_npz(const std::filesystem::path& path, std::string_view member) {
+  return read_npz(map_file(path), path.string(), member);
+}
+
+}  // namespace weft::io

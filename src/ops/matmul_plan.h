@@ -1,0 +1,47 @@
+// Which kernel multiplies which matrices: the one place that knows speeds. Pure, needs no device.
+#pragma once
+
+#include <cstdint>
+
+#include "weft/device.h"
+#include "weft/dtype.h"
+
+namespace weft::ops {
+
+/// The kinds of device that want different kernels. Both give right results on every device.
+enum class DeviceClass : std::uint8_t {
+  gpu,  ///< register tiles fed through workgroup memory
+  cpu,  ///< register blocks fed straight from storage; no barrier (they are dear on lavapipe)
+};
+
+enum class MatmulKind : std::uint8_t {
+  tile,         ///< gpu: a workgroup makes tile_m x tile_n of the result through workgroup memory
+  block,        ///< cpu: a lane makes rows x 4 of the result, alone
+  vector_tile,  ///< gpu: matrix times vector, a workgroup's lanes share the inner axis
+  vector_block  ///< cpu: matrix times vector, a lane makes one row (or four, where rows lie side by side)
+};
+
+/// A product as the kernels see it: c[m, n] = a[m, k] @ b[k, n], `batch` times.
+struct MatmulProblem {
+  std::uint64_t m = 0, n = 0, k = 0, batch = 1;
+  DType dtype = DType::f32;   ///< of the operands
+  bool a_transposed = false;  ///< a's rows (m) lie side by side, not its inner axis
+  bool b_transposed = false;  ///< b's inner axis lies side by side, not its columns (n)
+};
+
+/// The choice. What one workgroup makes is tile_m x tile_n.
+struct MatmulPlan {
+  MatmulKind kind = MatmulKind::tile;
+  std::uint32_t tile_m = 0, tile_n = 0;
+  std::uint32_t threads = 0;  ///< invocations of a workgroup
+  std::uint32_t rows = 0;     ///< result rows that one invocation makes
+  std::uint32_t lanes_n = 0;  ///< block: how many of a workgroup's lanes lie along n
+  std::uint32_t splits = 1;   ///< parts of the inner axis that are summed apart and added afterwards
+};
+
+MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& problem);
+
+/// Workgroups of one dispatch of the plan.
+std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& problem);
+
+}  // namespace weft::ops

@@ -1,0 +1,180 @@
+// Row ops. The text in front of this (rows.cpp, and a RowOp's own) defines V (f32, or vec4<f32> where rows can be read
+// four at a time), UNIT (its elements), GROUP, TWO_KEPT, the bindings x, out, pieces, pieces_out, read_x, write_out, and
+// what the op computes.
+struct Params {
+  offset: u32,
+  rows: u32,
+  length: u32,
+  kept_inner: u32,    // rows along the inner kept axis
+  kept_stride0: u32,  // strides wrap: a negative one is its two's complement
+  kept_stride1: u32,
+  stride: u32,
+  out_offset: u32,
+  out_stride0: u32,
+  out_stride1: u32,
+  out_stride: u32,
+  splits: u32,  // pieces of a row
+  chunk: u32,   // elements of a piece
+  eps: f32,
+  weight_offset: u32,
+  bias_offset: u32,
+}
+
+fn x_place(row: u32) -> u32 {
+  if (TWO_KEPT) {
+    return params.offset + row / params.kept_inner * params.kept_stride0 + row % params.kept_inner * params.kept_stride1;
+  }
+  return params.offset + row * params.kept_stride1;
+}
+
+fn out_place(row: u32) -> u32 {
+  if (TWO_KEPT) {
+    return params.out_offset + row / params.kept_inner * params.out_stride0 +
+           row % params.kept_inner * params.out_stride1;
+  }
+  return params.out_offset + row * params.out_stride1;
+}
+
+// First and second statistic of a row's elements begin .. end - 1. Sums are blocked, so that rounding errors of long rows
+// stay those of short ones.
+const BLOCK = 256u;
+
+fn stats(row: u32, begin: u32, end: u32) -> vec2<f32> {
+  let at = x_place(row);
+  var a = none();
+  var r = begin;
+  while (r < end) {
+    var block = none();
+    for (var i = 0u; i < BLOCK && r < end; i++) {
+      block = first_v(block, read_x(at + r * params.stride));
+      r += UNIT;
+    }
+    a = first_all(a, block);
+  }
+  let m = first_of(a, f32(end - begin));
+  var s = 0.0;
+  r = begin;
+  while (r < end) {
+    var block = 0.0;
+    for (var i = 0u; i < BLOCK && r < end; i++) {
+      block += second_v(read_x(at + r * params.stride), m);
+      r += UNIT;
+    }
+    s += block;
+  }
+  return vec2<f32>(m, s);
+}
+
+fn write_row(row: u32, begin: u32, end: u32, step: u32, of: vec2<f32>) {
+  let at = x_place(row);
+  let out_at = out_place(row);
+  for (var r = begin; r < end; r += step) {
+    write_out(out_at + r * params.out_stride, result(read_x(at + r * params.stride), of.x, of.y, r));
+  }
+}
+
+@compute @workgroup_size(GROUP)
+fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {
+  let row = linear_index(id);
+  if (row < params.rows) {
+    write_row(row, 0u, params.length, UNIT, stats(row, 0u, params.length));
+  }
+}
+
+// Pieces of a row stand side by side in `pieces`, whoever computes them.
+fn piece_stats(row: u32, piece: u32) {
+  let begin = piece * params.chunk;
+  pieces_out[row * params.splits + piece] = stats(row, begin, min(begin + params.chunk, params.length));
+}
+
+@compute @workgroup_size(GROUP)
+fn stats_by_row(@builtin(global_invocation_id) id: vec3<u32>) {
+  let t = linear_index(id);
+  if (t < params.rows * params.splits) {
+    piece_stats(t / params.splits, t % params.splits);
+  }
+}
+
+@compute @workgroup_size(GROUP)
+fn stats_by_column(@builtin(global_invocation_id) id: vec3<u32>) {
+  let t = linear_index(id);
+  if (t < params.rows * params.splits) {
+    piece_stats(t % params.rows, t / params.rows);
+  }
+}
+
+fn piece_count(piece: u32) -> f32 {
+  let begin = piece * params.chunk;
+  return f32(min(begin + params.chunk, params.length) - begin);
+}
+
+@compute @workgroup_size(GROUP)
+fn merge(@builtin(global_invocation_id) id: vec3<u32>) {
+  let row = linear_index(id);
+  if (row >= params.rows) {
+    return;
+  }
+  let at = row * params.splits;
+  var a = none();
+  for (var i = 0u; i < params.splits; i++) {
+    a = merge_first(a, pieces[at + i].x, piece_count(i));
+  }
+  let m = first_of(a, f32(params.length));
+  var s = 0.0;
+  for (var i = 0u; i < params.splits; i++) {
+    let piece = pieces[at + i];
+    s = merge_second(s, piece, piece_count(i), m);
+  }
+  pieces_out[row] = vec2<f32>(m, s);
+}
+
+@compute @workgroup_size(GROUP)
+fn write_by_group(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let t = group.x + group.y * 32768u;
+  if (t < params.rows * params.splits) {
+    let row = t / params.splits;
+    let begin = t % params.splits * params.chunk;
+    write_row(row, begin + lane * UNIT, min(begin + params.chunk, params.length), GROUP * UNIT, pieces[row]);
+  }
+}
+
+@compute @workgroup_size(GROUP)
+fn write_by_column(@builtin(global_invocation_id) id: vec3<u32>) {
+  let t = linear_index(id);
+  if (t < params.rows * params.splits) {
+    let row = t % params.rows;
+    let begin = t / params.rows * params.chunk;
+    write_row(row, begin, min(begin + params.chunk, params.length), UNIT, pieces[row]);
+  }
+}
+
+var<workgroup> tree: array<f32, GROUP>;
+
+// Both end with a barrier before the tree is written again.
+fn group_first(lane: u32, a: f32) -> f32 {
+  tree[lane] = a;
+  for (var half = GROUP / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if (lane < half) {
+      tree[lane] = first_all(tree[lane], tree[lane + half]);
+    }
+  }
+  workgroupBarrier();
+  let all = tree[0];
+  workgroupBarrier();
+  return all;
+}
+
+fn group_sum(lane: u32, s: f32) -> f32 {
+  tree[lane] = s;
+  for (var half = GROUP / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if (lane < half) {
+      tree[lane] += tree[lane + half];
+    }
+  }
+  workgroupBarrier();
+  let all = tree[0];
+  workgroupBarrier();
+  return all;
+}

@@ -1,0 +1,79 @@
+// Settings from the environment: a value that is there and can't be used is an error that names the variable.
+#include "base/env.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "unit/core_helpers.h"
+
+namespace weft::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Sets a variable for as long as it lives.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+constexpr const char* kName = "WEFT_TEST_SETTING";
+
+TEST(Env, UnsetAndEmptyAreNothing) {
+  EXPECT_EQ(env_text(kName), std::nullopt);
+  const Setting s(kName, "");
+  EXPECT_EQ(env_text(kName), std::nullopt);
+  EXPECT_EQ(env_count(kName), std::nullopt);
+  EXPECT_EQ(env_duration(kName), std::nullopt);
+}
+
+TEST(Env, Counts) {
+  const std::pair<const char*, std::uint64_t> good[] = {{"0", 0},
+                                                        {"1", 1},
+                                                        {"64K", 65536},
+                                                        {"3m", 3u << 20},
+                                                        {"2G", std::uint64_t{2} << 30},
+                                                        {"18446744073709551615", UINT64_MAX}};
+  for (const auto& [text, value] : good) {
+    const Setting s(kName, text);
+    EXPECT_EQ(env_count(kName), value) << text;
+  }
+  for (const char* text : {"-1", "+1", " 1", "1 ", "1.5", "K", "1KB", "0x10", "x", "18446744073709551616", "17179869184G"}) {
+    const Setting s(kName, text);
+    expect_error(error_of([] { env_count(kName); }), ErrorCode::invalid_argument, {kName, text});
+  }
+}
+
+TEST(Env, Durations) {
+  const std::pair<const char*, std::chrono::nanoseconds> good[] = {
+      {"0", 0ns}, {"30", 30s}, {"2.5", 2500ms}, {"500ms", 500ms}, {"30s", 30s}};
+  for (const auto& [text, value] : good) {
+    const Setting s(kName, text);
+    EXPECT_EQ(env_duration(kName), value) << text;
+  }
+  for (const char* text : {"-1", "nan", "inf", "1e300", "5m", "s", "ms", "1 s", "30sec"}) {
+    const Setting s(kName, text);
+    expect_error(error_of([] { env_duration(kName); }), ErrorCode::invalid_argument, {kName, text});
+  }
+}
+
+// The knobs of Device::open: refused before any adapter is looked for.
+TEST(Env, BadDeviceSettingsAreRefused) {
+  for (const char* name : {"WEFT_POOL_BYTES", "WEFT_BIND_GROUPS", "WEFT_PIPELINES", "WEFT_BATCH_DISPATCHES",
+                           "WEFT_BATCH_BYTES", "WEFT_WAIT_TIMEOUT"}) {
+    const Setting s(name, "many");
+    expect_error(error_of([] { Device::open(); }), ErrorCode::invalid_argument, {name, "'many'"});
+  }
+  const Setting s("WEFT_WAIT_TIMEOUT", "-3");
+  expect_error(error_of([] { Device::open(); }), ErrorCode::invalid_argument, {"WEFT_WAIT_TIMEOUT", "-3"});
+}
+
+}  // namespace
+}  // namespace weft::testing

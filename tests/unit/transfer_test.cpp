@@ -1,0 +1,426 @@
+// Bytes to and from device memory.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "dispatch/state.h"
+#include "memory/memory.h"
+#include "unit/core_helpers.h"
+#include "unit/test_device.h"
+
+namespace weft::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Bytes = std::vector<unsigned char>;
+
+Bytes pattern(std::size_t n) {
+  Bytes out(n);
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<unsigned char>(i % 251);
+  return out;
+}
+
+Bytes read_bytes(Device& device, const Buffer& b, std::size_t offset, std::size_t n) {
+  return read_vector<unsigned char>(device, b, n, offset);
+}
+
+void write_bytes(Device& device, const Buffer& b, std::size_t offset, const Bytes& bytes) {
+  device.write(b, offset, bytes_of(bytes));
+}
+
+// A.9 (3), A20; the larger ones take the ring of staging buffers and reads in pieces.
+TEST(Transfer, A9_3_RoundTrips) {
+  Device& device = test_device();
+  for (std::size_t n : {std::size_t{1}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{257},
+                        (std::size_t{1} << 20) + 3, (std::size_t{2} << 20) + 1, (std::size_t{33} << 20) + 7}) {
+    const Bytes want = pattern(n);
+    const Buffer b = upload_vector(device, want);
+    EXPECT_EQ(b.size(), n);
+    EXPECT_TRUE(read_bytes(device, b, 0, n) == want) << n;
+    const Buffer filled = device.upload_with(n, [&](std::span<std::byte> to) {
+      ASSERT_EQ(to.size(), n);
+      std::memcpy(to.data(), want.data(), n);
+    });
+    EXPECT_TRUE(read_bytes(device, filled, 0, n) == want) << n;
+  }
+}
+
+// A large read that starts and ends inside words, over several pieces.
+TEST(Transfer, LargeUnalignedRange) {
+  Device& device = test_device();
+  const std::size_t n = (std::size_t{20} << 20) + 11;
+  const Bytes all = pattern(n);
+  const Buffer b = upload_vector(device, all);
+  const Bytes got = read_bytes(device, b, 3, n - 5);
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), all.begin() + 3));
+}
+
+// A21.
+TEST(Transfer, A21_Nothing) {
+  Device& device = test_device();
+  const Buffer b = device.upload_bytes({});
+  EXPECT_EQ(b.size(), 0u);
+  EXPECT_GE(b.allocation_size(), 4u);
+  EXPECT_TRUE(read_bytes(device, b, 0, 0).empty());
+  device.write(b, 0, {});
+  const Buffer filled = device.upload_with(0, [](std::span<std::byte> to) { EXPECT_TRUE(to.empty()); });
+  EXPECT_EQ(filled.size(), 0u);
+  EXPECT_TRUE(device.read_async(b, 0, 0).view().empty());
+}
+
+// A19, A24: past the end of the data, inside its last word, a kernel finds zeros.
+TEST(Transfer, A24_TailOfTheLastWordIsZero) {
+  Device& device = test_device();
+  const Kernel copy = device.kernel({.source = R"(
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(1) fn main() { y[0] = arrayLength(&x); y[1] = x[arrayLength(&x) - 1]; })",
+                                     .label = "last word"});
+  const Buffer y = device.alloc(8);
+  for (std::size_t n : {1u, 2u, 3u, 5u, 6u, 7u, 61u}) {
+    device.upload_bytes(std::vector<std::byte>(n + 4, std::byte{0xee}));  // dirties what comes back from the pool
+    const Buffer x = upload_vector(device, Bytes(n, 0x11));
+    copy(device.stream(), {{"x", x}, {"y", y}}, Grid{});
+    const auto got = read_vector<std::uint32_t>(device, y, 2);
+    EXPECT_EQ(got[0], (n + 3) / 4);
+    EXPECT_EQ(got[1], 0x11111111u >> (8 * ((4 - n % 4) % 4))) << n;
+  }
+}
+
+// A25, A.9 (4): mapped memory is zero at first and exactly as long as asked for.
+TEST(Transfer, A9_4_UploadWithGetsZerosOfTheRightLength) {
+  Device& device = test_device();
+  const Buffer b = device.upload_with(8, [](std::span<std::byte> to) {
+    EXPECT_EQ(to.size(), 8u);
+    for (std::byte v : to) EXPECT_EQ(v, std::byte{0});
+    std::memset(to.data(), 7, 5);
+  });
+  EXPECT_EQ(read_bytes(device, b, 0, 8), (Bytes{7, 7, 7, 7, 7, 0, 0, 0}));
+}
+
+// A49.
+TEST(Transfer, A49_ThrowingFill) {
+  Device& device = test_device();
+  const Stats before = device.stats();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THROW(device.upload_with(1000, [](std::span<std::byte>) { throw std::runtime_error("read error"); }),
+                 std::runtime_error);
+  }
+  EXPECT_EQ(device.stats().live_bytes, before.live_bytes);
+  EXPECT_EQ(device.stats().uploads, before.uploads);
+  // The memory went to the pool unmapped: it can be used at once.
+  const Buffer b = upload_vector(device, pattern(1000));
+  EXPECT_EQ(read_bytes(device, b, 0, 1000), pattern(1000));
+}
+
+// A28, the whole table.
+TEST(Transfer, A28_RangesOfFiveBytes) {
+  Device& device = test_device();
+  const Buffer b = upload_vector(device, Bytes{1, 2, 3, 4, 5});
+  EXPECT_EQ(read_bytes(device, b, 0, 5), (Bytes{1, 2, 3, 4, 5}));
+  EXPECT_EQ(read_bytes(device, b, 1, 4), (Bytes{2, 3, 4, 5}));
+  EXPECT_EQ(read_bytes(device, b, 3, 2), (Bytes{4, 5}));
+  EXPECT_EQ(read_bytes(device, b, 4, 1), (Bytes{5}));
+  EXPECT_EQ(read_bytes(device, b, 5, 0), (Bytes{}));
+  EXPECT_EQ(read_bytes(device, b, 2, 1), (Bytes{3}));
+  expect_error(error_of([&] { read_bytes(device, b, 4, 2); }), ErrorCode::out_of_range, {"4", "6", "5"});
+  expect_error(error_of([&] { read_bytes(device, b, SIZE_MAX, 2); }), ErrorCode::out_of_range,
+               {"18446744073709551615 + 2"});
+}
+
+TEST(Transfer, A28_Plan) {
+  const Buffer b = test_device().alloc(1000);
+  const auto plan = [&](std::uint64_t offset, std::uint64_t size) { return memory::plan_read(*b.state(), offset, size); };
+  EXPECT_EQ(plan(0, 1000).copy_size, 1000u);
+  EXPECT_EQ(plan(7, 1).copy_offset, 4u);
+  EXPECT_EQ(plan(7, 1).trim, 3u);
+  EXPECT_EQ(plan(7, 1).copy_size, 4u);
+  EXPECT_EQ(plan(7, 2).copy_size, 8u);
+  EXPECT_EQ(plan(8, 5).copy_size, 8u);
+}
+
+// A27: usage first, then the sum, then the end; nothing asked for comes after these.
+TEST(Transfer, A27_OrderOfChecks) {
+  Device& device = test_device();
+  const Buffer no_source = device.alloc(8, Usage::storage | Usage::copy_dst);
+  const auto usage = [&](std::size_t offset, std::size_t n) {
+    expect_error(error_of([&] { device.read_async(no_source, offset, n); }), ErrorCode::invalid_argument, {"copy_src"});
+  };
+  usage(0, 0);
+  usage(SIZE_MAX, 2);
+  usage(0, 100);
+  const Buffer b = device.alloc(8);
+  expect_error(error_of([&] { device.read_async(b, SIZE_MAX, 2); }), ErrorCode::out_of_range, {"64 bits"});
+  expect_error(error_of([&] { device.read_async(b, 9, 0); }), ErrorCode::out_of_range);
+  EXPECT_TRUE(device.read_async(b, 8, 0).ready());
+  // The logical end counts, not that of the allocation (D37).
+  EXPECT_GT(b.allocation_size(), 9u);
+  expect_error(error_of([&] { device.read_async(b, 0, 9); }), ErrorCode::out_of_range);
+}
+
+// A31.
+TEST(Transfer, A31_FailureLeavesTheOutputAlone) {
+  Device& device = test_device();
+  const Buffer b = upload_vector(device, Bytes{1, 2, 3, 4, 5});
+  Bytes out(3, 0xaa);
+  const auto span = std::as_writable_bytes(std::span(out));
+  EXPECT_THROW(device.read(b, 4, span), Error);
+  EXPECT_THROW(device.read(Buffer(), 0, span), Error);
+  EXPECT_THROW(device.read(device.alloc(8, Usage::storage), 0, span), Error);
+  const ReadRange ranges[] = {{b, 0, span}, {b, 3, span}};
+  EXPECT_THROW(device.read_ranges(ranges), Error);
+  EXPECT_EQ(out, Bytes(3, 0xaa));
+}
+
+// D7: every offset and length; guard bytes stay. Also C7: 2 bytes over FFFFFFFF.
+TEST(Transfer, D7_ByteExactWrites) {
+  Device& device = test_device();
+  for (std::size_t size : {17u, 18u, 19u, 20u}) {
+    const Buffer b = device.alloc(size);
+    for (std::size_t offset = 0; offset <= 8; ++offset) {
+      for (std::size_t n = 0; n <= 9 && offset + n <= size; ++n) {
+        Bytes want(size, 0xff);
+        write_bytes(device, b, 0, want);
+        const Bytes data(n, 0x5a);
+        write_bytes(device, b, offset, data);
+        std::copy(data.begin(), data.end(), want.begin() + static_cast<std::ptrdiff_t>(offset));
+        ASSERT_EQ(read_bytes(device, b, 0, size), want) << size << ": " << n << " at " << offset;
+      }
+    }
+  }
+}
+
+// D7 at the end of buffers whose last word is not whole.
+TEST(Transfer, D7_WritesThatEndAtTheEnd) {
+  Device& device = test_device();
+  for (std::size_t size = 1; size <= 9; ++size) {
+    for (std::size_t offset = 0; offset < size; ++offset) {
+      Bytes want = pattern(size);
+      const Buffer b = upload_vector(device, want);
+      std::fill(want.begin() + static_cast<std::ptrdiff_t>(offset), want.end(), static_cast<unsigned char>(0xc3));
+      write_bytes(device, b, offset, Bytes(size - offset, 0xc3));
+      ASSERT_EQ(read_bytes(device, b, 0, size), want) << size << " from " << offset;
+    }
+  }
+}
+
+TEST(Transfer, WriteRefusesWhatItMust) {
+  Device& device = test_device();
+  const Buffer b = device.alloc(8);
+  expect_error(error_of([&] { write_bytes(device, b, 5, Bytes(4)); }), ErrorCode::out_of_range, {"5", "9", "8"});
+  expect_error(error_of([&] { write_bytes(device, b, SIZE_MAX, Bytes(2)); }), ErrorCode::out_of_range);
+  expect_error(error_of([&] { write_bytes(device, device.alloc(8, Usage::storage), 0, Bytes(4)); }),
+               ErrorCode::invalid_argument, {"copy_dst"});
+  // Single bytes need a kernel, and so storage.
+  const Buffer plain = device.alloc(8, Usage::copy_src | Usage::copy_dst);
+  expect_error(error_of([&] { write_bytes(device, plain, 1, Bytes(2)); }), ErrorCode::invalid_argument, {"storage"});
+  write_bytes(device, plain, 4, Bytes{1, 2, 3, 4});
+  EXPECT_EQ(read_bytes(device, plain, 4, 4), (Bytes{1, 2, 3, 4}));
+}
+
+// Rule 1: a queue write must not overtake recorded work, nor later work the write.
+TEST(Transfer, WritesKeepProgramOrder) {
+  Device& device = test_device();
+  const Kernel add = add_kernel(device);
+  const Buffer x = upload_vector<std::uint32_t>(device, {100}), seen = device.alloc(12);
+  add(device.stream(), {{"y", x}}, AddParams{1, 1}, Grid{});
+  device.stream().copy(x, 0, seen, 0, 4);
+  const std::uint32_t replaced = 7;
+  device.write(x, 0, std::as_bytes(std::span(&replaced, 1)));
+  device.stream().copy(x, 0, seen, 4, 4);
+  add(device.stream(), {{"y", x}}, AddParams{1, 1}, Grid{});
+  write_bytes(device, x, 1, {1});  // bytes in order, too
+  add(device.stream(), {{"y", x}}, AddParams{1, 1}, Grid{});
+  device.stream().copy(x, 0, seen, 8, 4);
+  EXPECT_EQ(read_vector<std::uint32_t>(device, seen, 3), (std::vector<std::uint32_t>{101, 7, 7 + 1 + 256 + 1}));
+}
+
+// The same for a write that goes through the staging ring.
+TEST(Transfer, LargeWritesKeepProgramOrder) {
+  Device& device = test_device();
+  const Kernel add = add_kernel(device);
+  constexpr std::uint32_t kCount = 1 << 20;
+  const Buffer x = upload_vector(device, std::vector<std::uint32_t>(kCount, 1)), seen = device.alloc(kCount * 4);
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    add(device.stream(), {{"y", x}}, AddParams{round + 1, kCount}, grid_for(kCount));
+    device.stream().copy(x, 0, seen, 0, kCount * 4);
+    device.write(x, 0, bytes_of(std::vector<std::uint32_t>(kCount, 10 * (round + 1))));
+    EXPECT_TRUE(read_vector<std::uint32_t>(device, seen, kCount) ==
+                std::vector<std::uint32_t>(kCount, round == 0 ? 2 : 10 * round + round + 1));
+  }
+}
+
+// Case M08: tiny buffers written in random order keep their own bytes, also when the pool hands memory out again.
+TEST(Transfer, M08_ManyTinyBuffers) {
+  Device& device = test_device();
+  std::mt19937 random(8);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<Buffer> buffers;
+    std::vector<std::size_t> lengths, order(1000);
+    for (std::size_t i = 0; i < 1000; ++i) {
+      lengths.push_back(1 + random() % 9);
+      buffers.push_back(device.alloc(lengths[i] * 4));
+    }
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    for (std::size_t i : order) device.write(buffers[i], 0, bytes_of(std::vector<float>(lengths[i], float(i))));
+    for (std::size_t i = 0; i < 1000; ++i) {
+      ASSERT_EQ(read_vector<float>(device, buffers[i], lengths[i]), std::vector<float>(lengths[i], float(i))) << i;
+    }
+  }
+}
+
+// Case M09: odd counts of two-byte and one-byte elements.
+TEST(Transfer, M09_OddCounts) {
+  Device& device = test_device();
+  for (std::size_t n : {1u, 2u, 3u, 5u, 7u}) {
+    std::vector<std::uint16_t> halves(n);
+    std::iota(halves.begin(), halves.end(), std::uint16_t{0x3c00});
+    EXPECT_EQ(read_vector<std::uint16_t>(device, upload_vector(device, halves), n), halves);
+    EXPECT_EQ(read_bytes(device, upload_vector(device, pattern(n)), 0, n), pattern(n));
+  }
+}
+
+// Case M11, as reads: every offset of a buffer of 1000 floats.
+TEST(Transfer, M11_ReadsAtOffsets) {
+  Device& device = test_device();
+  std::vector<float> x(1000);
+  std::iota(x.begin(), x.end(), 0.0f);
+  const Buffer b = upload_vector(device, x);
+  for (std::size_t o : {0u, 1u, 3u, 63u, 64u, 65u, 129u, 900u}) {
+    const auto got = read_vector<float>(device, b, 100, o);
+    EXPECT_EQ(got, std::vector<float>(x.begin() + static_cast<std::ptrdiff_t>(o),
+                                      x.begin() + static_cast<std::ptrdiff_t>(o) + 100));
+  }
+}
+
+// Case M13: two reads of one buffer in flight, ended in the other order; then 100.
+TEST(Transfer, M13_ReadsInFlight) {
+  Device& device = test_device();
+  std::vector<float> x(1024);
+  std::iota(x.begin(), x.end(), 0.0f);
+  const Buffer buffer = upload_vector(device, x);
+  Readback a = device.read_async(buffer, 0, 4096);
+  Readback b = device.read_async(buffer, 40, 40);
+  EXPECT_EQ(std::memcmp(b.view().data(), x.data() + 10, 40), 0);
+  EXPECT_EQ(std::memcmp(a.view().data(), x.data(), 4096), 0);
+  std::vector<Readback> many;
+  for (std::size_t i = 0; i < 100; ++i) many.push_back(device.read_async(buffer, i * 4, 4));
+  for (std::size_t i = 100; i-- > 0;) EXPECT_EQ(std::memcmp(many[i].view().data(), &x[i], 4), 0);
+}
+
+// Case C05 (a): ready() and wait() alone bring the data; nobody else polls.
+TEST(Transfer, C05_ReadyPolls) {
+  Device& device = test_device();
+  Readback r = device.read_async(upload_vector<int>(device, {42}), 0, 4);
+  const auto end = std::chrono::steady_clock::now() + 5s;
+  while (!r.ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  ASSERT_TRUE(r.ready());
+  int got = 0;
+  std::memcpy(&got, r.view().data(), 4);
+  EXPECT_EQ(got, 42);
+  r.wait({0ns});  // what is there is there, whatever the deadline (A33)
+  EXPECT_EQ(r.view().size(), 4u);
+}
+
+TEST(Transfer, ReadbacksAreDroppedMovedAndCancelled) {
+  Device& device = test_device();
+  const Buffer b = upload_vector<int>(device, {1, 2, 3});
+  device.trim();
+  for (int i = 0; i < 200; ++i) device.read_async(b, 0, 12);  // given up at once
+  Readback a = device.read_async(b, 4, 4);
+  Readback moved = std::move(a);
+  EXPECT_EQ(moved.view().size(), 4u);
+  moved.cancel();
+  expect_error(error_of([&] { moved.wait(); }), ErrorCode::invalid_argument, {"empty"});
+  expect_error(error_of([] { Readback().ready(); }), ErrorCode::invalid_argument);
+  device.synchronize();
+  EXPECT_EQ(read_vector<int>(device, b, 3), (std::vector<int>{1, 2, 3}));
+  device.trim();
+  EXPECT_LE(device.stats().staging_bytes, 64u << 20);
+}
+
+// C3, C8: (0,4), (2,4), (6,0) of one buffer, with another buffer's beside them, in one submit.
+TEST(Transfer, C8_SeveralRanges) {
+  Device& device = test_device();
+  const Buffer b = upload_vector(device, Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9}), other = upload_vector(device, Bytes{21, 22, 23});
+  Bytes first(4), second(4), last(1), others(2);
+  const auto out = [](Bytes& to) { return std::as_writable_bytes(std::span(to)); };
+  const ReadRange ranges[] = {{b, 0, out(first)}, {b, 2, out(second)}, {b, 6, {}}, {other, 1, out(others)}, {b, 8, out(last)}};
+  const Stats before = device.stats();
+  device.read_ranges(ranges);
+  EXPECT_EQ(device.stats().submits - before.submits, 1u);
+  EXPECT_EQ(first, (Bytes{1, 2, 3, 4}));
+  EXPECT_EQ(second, (Bytes{3, 4, 5, 6}));
+  EXPECT_EQ(last, (Bytes{9}));
+  EXPECT_EQ(others, (Bytes{22, 23}));
+  device.read_ranges({});
+}
+
+// D36, M15, rule 8: a deadline that passes is an error that leaves all usable. wgpu-native on lavapipe runs the work inside
+// submit (webgpu-facts), so there the call may come back late, and with the data: the deadline bounds the wait, not the
+// driver's own call. Everywhere else 1 ms must end in a time-out soon.
+TEST(Transfer, D36_M15_DeadlineOnALongKernel) {
+  Device& device = test_device();
+  const Kernel spin = spin_kernel(device);
+  const Buffer y = upload_vector<std::uint32_t>(device, {1});
+  std::uint32_t rounds = 64;
+  std::uint32_t state = 1;
+  const auto run = [&] {
+    spin(device.stream(), {{"y", y}}, SpinParams{rounds}, Grid{});
+    state = spin_result(state, rounds);
+  };
+  std::chrono::nanoseconds took{0};
+  for (;;) {  // finds a length of a quarter of a second or so
+    spin(device.stream(), {{"y", y}}, SpinParams{rounds}, Grid{});
+    const auto start = std::chrono::steady_clock::now();
+    device.synchronize();
+    took = std::chrono::steady_clock::now() - start;
+    state = spin_result(state, rounds);
+    if (took >= 250ms || rounds == kMostSpinRounds) break;
+    rounds = std::min(rounds * (took < 50ms ? 4 : 2), kMostSpinRounds);
+  }
+  ASSERT_GE(took, 200ms);
+
+  run();
+  auto start = std::chrono::steady_clock::now();
+  device.stream().submit();
+  const bool runs_inside_submit = std::chrono::steady_clock::now() - start > took / 4;
+  RecordProperty("runs_inside_submit", runs_inside_submit ? "yes" : "no");
+  std::uint32_t out = 0xdeadbeef;
+  const auto span = std::as_writable_bytes(std::span(&out, 1));
+  start = std::chrono::steady_clock::now();
+  try {
+    device.read(y, 0, span, {1ms});
+    EXPECT_TRUE(runs_inside_submit) << "a kernel of " << took.count() << " ns was done within 1 ms";
+    EXPECT_EQ(out, state);
+  } catch (const Error& e) {
+    expect_error(e, ErrorCode::timed_out);
+    EXPECT_EQ(out, 0xdeadbeef);  // A31
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 50ms + took / 4);
+  }
+  device.read(y, 0, span, {60s});
+  EXPECT_EQ(out, state);
+
+  // 50 in a row leak nothing.
+  const std::uint64_t staging = device.stats().staging_bytes;
+  run();
+  for (int i = 0; i < 50; ++i) {
+    try {
+      device.read(y, 0, span, {0ns});
+      EXPECT_EQ(out, state);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::timed_out);
+    }
+  }
+  device.read(y, 0, span, {60s});
+  EXPECT_EQ(out, state);
+  device.synchronize({60s});
+  device.trim();
+  EXPECT_LE(device.stats().staging_bytes, staging);
+}
+
+}  // namespace
+}  // namespace weft::testing
