@@ -56,8 +56,8 @@ class Expression {
 
   /// Checks as above, then records the work on the device's default stream and returns without waiting (but take() with
   /// computed indices reads those back to check them). Chains of elementwise operations run as one kernel, equal
-  /// subexpressions once, and intermediates are given back as soon as their last use is recorded. Inputs must be tensors
-  /// of `device`. When it throws, the inputs are as they were.
+  /// subexpressions once, and intermediates are given back as soon as their last use is recorded. Inputs must be
+  /// tensors of `device`. When it throws, the inputs are as they were.
   Tensor evaluate(const Device& device, const Values& inputs, EvalStats* stats = nullptr) const;
 
  private:

@@ -47,8 +47,9 @@ enum class BinaryOp : std::uint8_t {
 std::string_view to_string(UnaryOp op) noexcept;
 std::string_view to_string(BinaryOp op) noexcept;
 
-/// abs, negative, sign, square keep the dtype; floor, ceil, round (half to even), trunc keep it (integers unchanged);
-/// exp .. rsqrt, sin .. erf of an integer or bool give f32; isnan.. and logical_not give bool; relu keeps NaN.
+/// abs, negative, sign, square, relu keep the dtype; floor, ceil, round (half to even), trunc keep it (integers unchanged);
+/// exp .. rsqrt, sin .. sigmoid and gelu .. erf of an integer or bool give f32; isnan.. and logical_not give bool; relu
+/// keeps NaN.
 Tensor unary(UnaryOp op, const Tensor& x);
 /// divide of integers gives f32; floor_divide and remainder take the floor rule of Python (-7 // 2 == -4), and an integer
 /// divided by 0 gives 0 as in numpy; power of integers wraps and gives 0 for a negative exponent (1 and -1 as bases stay

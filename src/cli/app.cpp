@@ -10,6 +10,8 @@
 
 #include "cli/error_report.h"
 #include "cli/interrupt.h"
+#include "expr/diagnostic.h"
+#include "expr/names.h"
 #include "weft/device.h"
 #include "weft/error.h"
 
@@ -21,13 +23,12 @@ bool is_option(const CLI::App& command, std::string_view word) {
   const bool is_long = word.starts_with("--");
   const std::string name(word.substr(is_long ? 2 : 1, is_long ? word.find('=') - 2 : std::string_view::npos));
   const auto options = command.get_options();
-  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* o) {
-    return is_long ? o->check_lname(name) : o->check_sname(name);
-  });
+  return std::any_of(options.begin(), options.end(),
+                     [&](const CLI::Option* o) { return is_long ? o->check_lname(name) : o->check_sname(name); });
 }
 
-/// `weft eval -x x=x.npy`: an expression may begin with a sign. Where the expression is still to come, a word with a dash
-/// that is no option of ours is it; a blank in front keeps the parser from taking it for one.
+/// `weft eval -x x=x.npy`: an expression may begin with a sign. Where the expression is still to come, a word with a
+/// dash that is no option of ours is it; a blank in front keeps the parser from taking it for one.
 void protect_expression(const CLI::App& command, std::vector<std::string>& words) {
   for (std::size_t i = 1; i < words.size(); ++i) {
     std::string& word = words[i];
@@ -40,6 +41,17 @@ void protect_expression(const CLI::App& command, std::vector<std::string>& words
     const bool takes_value = word == "-o" || word == "--output" || word == "--device" || word == "--threshold";
     if (takes_value) ++i;
   }
+}
+
+void check_command(const std::vector<std::string>& words) {
+  static constexpr std::string_view kCommands[] = {"eval", "run", "info"};
+  if (words.empty() || words[0].starts_with('-')) return;
+  if (std::find(std::begin(kCommands), std::end(kCommands), words[0]) != std::end(kCommands)) return;
+  const auto near = expr::nearest(words[0], kCommands);
+  throw Error(ErrorCode::invalid_argument,
+              "there is no command '" + expr::excerpt(words[0]) + "'" +
+                  (near ? " (did you mean '" + *near + "'?)" : std::string()),
+              "use eval, run or info; see weft --help");
 }
 
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {
@@ -59,24 +71,27 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("weft ") + std::string(version()) + " (" +
                                         std::string(implementation_name()) + " " + implementation_version() + ")");
   app.require_subcommand(1);
-  app.footer("Examples:\n"
-             "  weft info\n"
-             "  weft eval 'softmax(x @ w + b, axis=1)' x=x.npy w=model.safetensors:head.weight b=b.npy -o p.npy\n"
-             "  weft run blur.wgsl image=in.npy --out result:f32:1024,1024 -o result=out.npy\n"
-             "See weft COMMAND --help.");
+  app.footer(
+      "Examples:\n"
+      "  weft info\n"
+      "  weft eval 'softmax(x @ w + b, axis=1)' x=x.npy w=model.safetensors:head.weight b=b.npy -o p.npy\n"
+      "  weft run blur.wgsl image=in.npy --out result:f32:1024,1024 -o result=out.npy\n"
+      "See weft COMMAND --help.");
   add_eval(app);
   add_run(app);
   add_info(app);
 
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words[0] == "eval") protect_expression(*app.get_subcommand("eval"), words);
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
   install_interrupt_handler();
   try {
+    check_command(words);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(words);
     return 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
+      return app.exit(error);  // --help, --version
     return report_usage(app, error);
   } catch (const Error& error) {
     print_error(error);

@@ -31,9 +31,8 @@ std::pair<std::string, std::string> split_assignment(const std::string& text, st
 std::optional<Scalar> parse_number(std::string_view text) {
   std::string_view digits = text;
   if (digits.starts_with('+') || digits.starts_with('-')) digits.remove_prefix(1);
-  const bool plausible =
-      !digits.empty() && digits.find_first_not_of("0123456789.eE+-") == std::string_view::npos &&
-      (digits[0] == '.' || (digits[0] >= '0' && digits[0] <= '9'));
+  const bool plausible = !digits.empty() && digits.find_first_not_of("0123456789.eE+-") == std::string_view::npos &&
+                         (digits[0] == '.' || (digits[0] >= '0' && digits[0] <= '9'));
   if (!plausible) return std::nullopt;
   if (text.starts_with('+')) text.remove_prefix(1);
   const char* end = text.data() + text.size();
@@ -89,9 +88,9 @@ void check_output(const std::filesystem::path& path) {
   }
   const bool exists = std::filesystem::exists(path, error);
   const bool special = exists && !std::filesystem::is_regular_file(path, error);  // a device or pipe, written in place
-  const bool writable = special ? access(path.c_str(), W_OK) == 0
-                                : access(folder.c_str(), W_OK | X_OK) == 0 &&
-                                      (!exists || access(path.c_str(), W_OK) == 0);
+  const bool writable = special
+                            ? access(path.c_str(), W_OK) == 0
+                            : access(folder.c_str(), W_OK | X_OK) == 0 && (!exists || access(path.c_str(), W_OK) == 0);
   if (!writable) fail("no permission to write there", "choose another path, or change its permissions");
 }
 

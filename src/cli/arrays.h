@@ -22,7 +22,8 @@ class Progress;
 /// expected ("name=FILE").
 std::pair<std::string, std::string> split_assignment(const std::string& text, std::string_view what);
 
-/// A number in Python's decimal notation: digits, one point, an exponent, a sign. Not inf, nan, 0x10: those may be files.
+/// A number in Python's decimal notation: digits, one point, an exponent, a sign. Not inf, nan, 0x10: those may be
+/// files.
 std::optional<Scalar> parse_number(std::string_view text);
 
 /// Uploads the bytes as they lie in the file, strides kept, so a transposed file is a view.

@@ -32,7 +32,9 @@ void print_error(const Error& error) {
 }
 
 void print_note(std::string_view note) {
-  std::fprintf(stderr, "weft: note: %.*s\n", static_cast<int>(note.size()), note.data());
+  // A progress line may stand there.
+  const char* clear = isatty(STDERR_FILENO) == 1 ? "\r\x1b[2K" : "";
+  std::fprintf(stderr, "%sweft: note: %.*s\n", clear, static_cast<int>(note.size()), note.data());
 }
 
 int exit_status(const Error& error) noexcept {

@@ -30,7 +30,7 @@ struct EvalOptions {
   bool stats = false;
   bool json = false;
   bool allow_downcast = false;
-  std::size_t threshold = 1000;
+  std::int64_t threshold = 1000;
 };
 
 struct Inputs {
@@ -63,7 +63,7 @@ nlohmann::json result_json(const EvalOptions& options, const Tensor& result, con
   nlohmann::json out = {{"shape", nlohmann::json::array()}, {"dtype", to_string(result.dtype())}};
   for (std::int64_t n : result.shape()) out["shape"].push_back(n);
   if (!options.output.empty()) out["file"] = options.output;
-  const bool is_short = static_cast<std::uint64_t>(result.size()) <= options.threshold;
+  const bool is_short = result.size() <= options.threshold;
   if (options.output.empty() && is_short) {
     out["values"] = values_json(bytes.data.get(), result.shape(), result.dtype());
   }
@@ -96,8 +96,10 @@ void evaluate(const EvalOptions& options) {
     const Stopwatch watch(report.times.upload);
     progress.phase("uploading", inputs->bytes);
     for (const auto& [name, type] : inputs->types) {
-      if (const Scalar* number = std::get_if<Scalar>(&type)) values.emplace(name, *number);
-      else values.emplace(name, upload(*device, inputs->arrays.at(name), &progress));
+      if (const Scalar* number = std::get_if<Scalar>(&type))
+        values.emplace(name, *number);
+      else
+        values.emplace(name, upload(*device, inputs->arrays.at(name), &progress));
     }
     inputs->arrays.clear();
   }
@@ -128,12 +130,12 @@ void evaluate(const EvalOptions& options) {
   report.times.compile = report.work.compile_ms;
   if (options.stats) print_stats(report);
   if (options.json) {
-    const nlohmann::json out = {{"result", result_json(options, result, bytes)},
-                                {"device", device_json(*device)},
-                                {"stats", to_json(report)}};
+    const nlohmann::json out = {
+        {"result", result_json(options, result, bytes)}, {"device", device_json(*device)}, {"stats", to_json(report)}};
     fmt::print("{}\n", out.dump());
   } else if (options.output.empty()) {
-    fmt::print("{}\n", io::format_array(io::file_dtype(result.dtype()), result.shape(), bytes.span(), options.threshold));
+    fmt::print("{}\n", io::format_array(io::file_dtype(result.dtype()), result.shape(), bytes.span(),
+                                        static_cast<std::size_t>(options.threshold)));
   }
 }
 
@@ -142,8 +144,10 @@ void evaluate(const EvalOptions& options) {
 void add_eval(CLI::App& app) {
   const auto options = std::make_shared<EvalOptions>();
   CLI::App* command = app.add_subcommand("eval", "Evaluate an expression over array files, as numpy would");
-  command->add_option("EXPR", options->expression, "The expression; statements are parted by ; and the last one's value "
-                                                   "is the result")
+  command
+      ->add_option("EXPR", options->expression,
+                   "The expression; statements are parted by ; and the last one's value "
+                   "is the result")
       ->required();
   command->add_option("INPUTS", options->inputs, "name=FILE (.npy, .npz:array, .safetensors:tensor) or name=NUMBER");
   command->add_option("-o,--output", options->output, "Write the result to this .npy file instead of printing it");
@@ -152,12 +156,14 @@ void add_eval(CLI::App& app) {
   command->add_flag("--json", options->json, "Print one JSON object on stdout: result, device, stats");
   command->add_flag("--allow-downcast", options->allow_downcast,
                     "Read float64 as float32, and int64 as int32 where the values fit");
-  command->add_option("--threshold", options->threshold, "Print arrays of more elements cut in the middle (1000)");
-  command->footer("Examples:\n"
-                  "  weft eval 'relu(x @ w + b)' x=x.npy w=w.npy b=b.npy -o y.npy\n"
-                  "  weft eval 'd = sum(a*a, 1, keepdims=1) - 2*(a @ b.T) + sum(b*b, 1); argmin(d, axis=1)' a=a.npy b=b.npy\n"
-                  "  weft eval 'x * k' x=data.npz:x k=2.5 --stats\n"
-                  "A number is a number: for a file named 3 write ./3.");
+  command->add_option("--threshold", options->threshold, "Print arrays of more elements cut in the middle (1000)")
+      ->check(CLI::NonNegativeNumber);
+  command->footer(
+      "Examples:\n"
+      "  weft eval 'relu(x @ w + b)' x=x.npy w=w.npy b=b.npy -o y.npy\n"
+      "  weft eval 'd = sum(a*a, 1, keepdims=1) - 2*(a @ b.T) + sum(b*b, 1); argmin(d, axis=1)' a=a.npy b=b.npy\n"
+      "  weft eval 'x * k' x=data.npz:x k=2.5 --stats\n"
+      "A number is a number: for a file named 3 write ./3.");
   command->callback([options] { evaluate(*options); });
 }
 

@@ -45,9 +45,15 @@ nlohmann::json features_json(const Features& f) {
 
 nlohmann::json adapter_json(const AdapterInfo& a) {
   return {
-      {"index", a.index},         {"name", a.name},           {"vendor", a.vendor},
-      {"driver", a.driver},       {"backend", a.backend},     {"type", to_string(a.type)},
-      {"vendor_id", a.vendor_id}, {"device_id", a.device_id}, {"limits", limits_json(a.limits)},
+      {"index", a.index},
+      {"name", a.name},
+      {"vendor", a.vendor},
+      {"driver", a.driver},
+      {"backend", a.backend},
+      {"type", to_string(a.type)},
+      {"vendor_id", a.vendor_id},
+      {"device_id", a.device_id},
+      {"limits", limits_json(a.limits)},
       {"features", features_json(a.features)},
   };
 }
@@ -58,7 +64,10 @@ std::string features_text(const Features& f) {
     if (has) out += (out.empty() ? "" : ", ") + name;
   };
   add(f.f16, "f16");
-  add(f.subgroups, fmt::format("subgroups of {} to {}", f.subgroup_min_size, f.subgroup_max_size));
+  // Some adapters do not tell the sizes.
+  add(f.subgroups, f.subgroup_max_size == 0
+                       ? std::string("subgroups")
+                       : fmt::format("subgroups of {} to {}", f.subgroup_min_size, f.subgroup_max_size));
   add(f.timestamps, "timestamps");
   add(f.immediates, "immediates");
   return out.empty() ? "none of the optional ones" : out;
@@ -67,7 +76,8 @@ std::string features_text(const Features& f) {
 void print_adapter(const AdapterInfo& a, bool opened) {
   const Limits& l = a.limits;
   fmt::print("{} {} {}\n", opened ? "*" : " ", a.index, a.name);
-  fmt::print("      {} by {}, {}{}{}\n", to_string(a.type), a.backend, a.vendor, a.driver.empty() ? "" : ", ", a.driver);
+  fmt::print("      {} by {}, {}{}{}\n", to_string(a.type), a.backend, a.vendor, a.driver.empty() ? "" : ", ",
+             a.driver);
   fmt::print("      features   {}\n", features_text(a.features));
   fmt::print("      buffers    {} each, {} in one binding, {} storage bindings\n", bytes_text(l.max_buffer_size),
              bytes_text(l.max_storage_binding_size), l.max_storage_buffers);
@@ -88,12 +98,12 @@ void info(const std::string& wanted, bool json) {
   const Device device = open_device(wanted);
   const std::size_t opened = device.adapter().index;
   if (json) {
-    nlohmann::json out = {{"weft", version()},
-                          {"implementation", {{"name", implementation_name()}, {"version", implementation_version()}}},
-                          {"adapters", nlohmann::json::array()},
-                          {"opened", opened},
-                          {"device", {{"limits", limits_json(device.limits())},
-                                      {"features", features_json(device.features())}}}};
+    nlohmann::json out = {
+        {"weft", version()},
+        {"implementation", {{"name", implementation_name()}, {"version", implementation_version()}}},
+        {"adapters", nlohmann::json::array()},
+        {"opened", opened},
+        {"device", {{"limits", limits_json(device.limits())}, {"features", features_json(device.features())}}}};
     for (const AdapterInfo& a : adapters) out["adapters"].push_back(adapter_json(a));
     fmt::print("{}\n", out.dump());
     return;
@@ -113,10 +123,11 @@ void add_info(CLI::App& app) {
   CLI::App* command = app.add_subcommand("info", "Show the adapters, their limits and features, and which one is used");
   command->add_flag("--json", options->json, "Print one JSON object on stdout");
   command->add_option("--device", options->device, "Part of an adapter's name, or its index");
-  command->footer("Examples:\n"
-                  "  weft info\n"
-                  "  weft info --json\n"
-                  "  WEFT_ADAPTER=llvmpipe weft info");
+  command->footer(
+      "Examples:\n"
+      "  weft info\n"
+      "  weft info --json\n"
+      "  WEFT_ADAPTER=llvmpipe weft info");
   command->callback([options] { info(options->device, options->json); });
 }
 

@@ -3,7 +3,8 @@
 
 namespace weft::cli {
 
-/// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143. The driver frees what the GPU holds.
+/// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143. The driver frees what the GPU
+/// holds.
 void install_interrupt_handler();
 
 /// While one lives, a signal waits until the output file is whole; a second signal does not wait.

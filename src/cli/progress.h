@@ -11,8 +11,8 @@
 
 namespace weft::cli {
 
-/// Shows the current phase, its bytes and rate on stderr once the whole has lasted about a second, and clears the line at
-/// the end. Where stderr is no terminal it shows nothing. One thread calls it.
+/// Shows the current phase, its bytes and rate on stderr once the whole has lasted about a second, and clears the line
+/// at the end. Where stderr is no terminal it shows nothing. One thread calls it.
 class Progress {
  public:
   Progress();

@@ -43,7 +43,7 @@ struct RunOptions {
   bool allow_downcast = false;
   bool stats = false;
   bool json = false;
-  std::size_t threshold = 1000;
+  std::int64_t threshold = 1000;
 };
 
 /// What the command line means, checked against the source; needs no device.
@@ -126,15 +126,17 @@ Job prepare(const RunOptions& options) {
   job.kernel.label = job.kernel.file.filename().string();
   job.kernel.entry_point = options.entry;
   if (job.kernel.source.empty()) {
-    throw Error(ErrorCode::compile_error, fmt::format("{}: the file is empty", options.source), "write a kernel into it");
+    throw Error(ErrorCode::compile_error, fmt::format("{}: the file is empty", options.source),
+                "write a kernel into it");
   }
   add_constants(options.constants, job.kernel.source, job.kernel);
-  job.reflected = dispatch::reflect(job.kernel.source, options.entry, job.kernel.constants, job.kernel.overrides,
-                                    options.source);
+  job.reflected =
+      dispatch::reflect(job.kernel.source, options.entry, job.kernel.constants, job.kernel.overrides, options.source);
   job.groups = parse_groups(options.groups);
   for (const std::string& text : options.arrays) {
     OutputArray array = parse_output_array(text);
-    const bool twice = std::any_of(job.arrays.begin(), job.arrays.end(), [&](const auto& a) { return a.name == array.name; });
+    const bool twice =
+        std::any_of(job.arrays.begin(), job.arrays.end(), [&](const auto& a) { return a.name == array.name; });
     if (twice) refuse(fmt::format("--out {}: given twice", array.name), "give each name once");
     job.arrays.push_back(std::move(array));
   }
@@ -147,11 +149,12 @@ Job prepare(const RunOptions& options) {
     job.files.emplace_back(std::move(name), std::move(path));
   }
   const bool own_params = job.reflected.params_declared_by_user;
-  job.params = own_params && options.params.empty()
-                   ? std::vector<std::byte>()
-                   : pack_params(options.params,
-                                 own_params ? std::span<const ParamInfo>() : std::span<const ParamInfo>(job.reflected.params),
-                                 own_params ? 0 : job.reflected.params_size);
+  job.params =
+      own_params && options.params.empty()
+          ? std::vector<std::byte>()
+          : pack_params(options.params,
+                        own_params ? std::span<const ParamInfo>() : std::span<const ParamInfo>(job.reflected.params),
+                        own_params ? 0 : job.reflected.params_size);
   for (const std::string& word : options.inputs) {
     const auto [name, path] = split_assignment(word, "name=FILE");
     if (job.inputs.contains(name)) refuse(fmt::format("'{}' is given twice", name), "give each name once");
@@ -235,7 +238,8 @@ void run_kernel(const RunOptions& options) {
     progress.phase("uploading", job->bytes);
     for (const auto& [name, array] : job->inputs) {
       const bool uniform = find_binding(*job, name)->info.uniform;
-      const Tensor as_stored = upload(*device, array, &progress, uniform ? kDefaultUsage | Usage::uniform : kDefaultUsage);
+      const Tensor as_stored =
+          upload(*device, array, &progress, uniform ? kDefaultUsage | Usage::uniform : kDefaultUsage);
       if (uniform && !as_stored.is_contiguous()) {
         refuse(fmt::format("'{}' is a uniform, and its file is in Fortran order", name), "save it in C order");
       }
@@ -266,8 +270,9 @@ void run_kernel(const RunOptions& options) {
     if (!output.path.empty()) save(output.path, tensor, bytes);
     nlohmann::json entry = {{"shape", nlohmann::json::array()}, {"dtype", to_string(tensor.dtype())}};
     for (std::int64_t n : tensor.shape()) entry["shape"].push_back(n);
-    if (!output.path.empty()) entry["file"] = output.path;
-    else if (static_cast<std::uint64_t>(tensor.size()) <= options.threshold) {
+    if (!output.path.empty())
+      entry["file"] = output.path;
+    else if (tensor.size() <= options.threshold) {
       entry["values"] = values_json(bytes.data.get(), tensor.shape(), tensor.dtype());
     }
     results[output.name] = std::move(entry);
@@ -286,7 +291,8 @@ void run_kernel(const RunOptions& options) {
     if (!output.path.empty()) continue;
     const Tensor& tensor = tensors.at(output.name);
     if (done.size() > 1) fmt::print("{}:\n", output.name);
-    fmt::print("{}\n", io::format_array(io::file_dtype(tensor.dtype()), tensor.shape(), bytes.span(), options.threshold));
+    fmt::print("{}\n", io::format_array(io::file_dtype(tensor.dtype()), tensor.shape(), bytes.span(),
+                                        static_cast<std::size_t>(options.threshold)));
   }
 }
 
@@ -301,8 +307,9 @@ void add_run(CLI::App& app) {
     command->add_option(name, to, text)->allow_extra_args(false);
   };
   add_list("--out", options->arrays, "NAME:DTYPE:SHAPE, an output array of zeros, bound by that name; can be repeated");
-  add_list("-o,--save", options->files, "NAME=FILE, saves a bound array as .npy; can be repeated; without it the --out "
-                                        "arrays are printed");
+  add_list("-o,--save", options->files,
+           "NAME=FILE, saves a bound array as .npy; can be repeated; without it the --out "
+           "arrays are printed");
   add_list("--set", options->constants, "NAME=VALUE, an override of the source, or else a constant in front of it");
   add_list("--param", options->params, "name=VALUE, a member of the source's 'struct Params'");
   command->add_option("--groups", options->groups,
@@ -313,11 +320,13 @@ void add_run(CLI::App& app) {
                     "Read float64 as float32, and int64 as int32 where the values fit");
   command->add_flag("--stats", options->stats, "Say on stderr what ran: dispatches, bytes, caches, times");
   command->add_flag("--json", options->json, "Print one JSON object on stdout: results, device, stats");
-  command->add_option("--threshold", options->threshold, "Print arrays of more elements cut in the middle (1000)");
-  command->footer("Example:\n"
-                  "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 --groups 4 -o y=out.npy\n"
-                  "  weft run mul.wgsl x=x.npy y=y.npy --out z:float32:1024,1024 --set TILE=16 --param n=1024 -o z=z.npy\n"
-                  "The kernel may use params.NAME, and linear_index(id) for --groups auto past 65535 groups.");
+  command->add_option("--threshold", options->threshold, "Print arrays of more elements cut in the middle (1000)")
+      ->check(CLI::NonNegativeNumber);
+  command->footer(
+      "Example:\n"
+      "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 --groups 4 -o y=out.npy\n"
+      "  weft run mul.wgsl x=x.npy y=y.npy --out z:float32:1024,1024 --set TILE=16 --param n=1024 -o z=z.npy\n"
+      "The kernel may use params.NAME, and linear_index(id) for --groups auto past 65535 groups.");
   command->callback([options] { run_kernel(*options); });
 }
 

@@ -30,8 +30,8 @@ std::optional<Grid> parse_groups(const std::string& text);
 /// --set NAME=VALUE, as an override where the source declares one of that name, else as a constant of the prelude.
 void add_constants(const std::vector<std::string>& settings, std::string_view source, KernelOptions& to);
 
-/// --param name=value, as the bytes of `struct Params`. Throws Error{invalid_argument} for names that are missing or not
-/// there, and values that do not fit their types.
+/// --param name=value, as the bytes of `struct Params`. Throws Error{invalid_argument} for names that are missing or
+/// not there, and values that do not fit their types.
 std::vector<std::byte> pack_params(const std::vector<std::string>& settings, std::span<const ParamInfo> params,
                                    std::uint32_t size);
 

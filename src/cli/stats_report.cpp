@@ -102,10 +102,11 @@ void print_stats(const Report& r) {
   fmt::print(stderr, "dispatches   {} in {} submits, {} copies\n", w.dispatches, w.submits, w.copies);
   fmt::print(stderr, "bytes        {} up, {} down, {} at most on the device\n", bytes_text(w.bytes_uploaded),
              bytes_text(w.bytes_read), bytes_text(w.peak_bytes));
-  fmt::print(stderr, "caches       pipelines {} hits, {} misses; bind groups {} hits, {} misses; buffers {} hits, {} misses\n",
-             w.pipeline_hits, w.pipeline_misses, w.bind_group_hits, w.bind_group_misses, w.pool_hits,
-             w.pool_allocations);
-  fmt::print(stderr, "time         load {:.1f} ms, open {:.1f} ms, upload {:.1f} ms{}, compute {:.1f} ms (compile {:.1f} ms), "
+  fmt::print(
+      stderr, "caches       pipelines {} hits, {} misses; bind groups {} hits, {} misses; buffers {} hits, {} misses\n",
+      w.pipeline_hits, w.pipeline_misses, w.bind_group_hits, w.bind_group_misses, w.pool_hits, w.pool_allocations);
+  fmt::print(stderr,
+             "time         load {:.1f} ms, open {:.1f} ms, upload {:.1f} ms{}, compute {:.1f} ms (compile {:.1f} ms), "
              "read {:.1f} ms{}, save {:.1f} ms\n",
              r.times.load, r.times.open, r.times.upload, rate(w.bytes_uploaded, r.times.upload), r.times.compute,
              r.times.compile, r.times.read, rate(w.bytes_read, r.times.read), r.times.save);

@@ -13,7 +13,8 @@
 
 namespace weft::cli {
 
-/// Milliseconds that each part of a command took. `compile` is the implementation's compiler alone, a part of `compute`.
+/// Milliseconds that each part of a command took. `compile` is the implementation's compiler alone, a part of
+/// `compute`.
 struct Times {
   double load = 0, open = 0, upload = 0, compile = 0, compute = 0, read = 0, save = 0;
 };
@@ -37,7 +38,7 @@ class Stopwatch {
 std::string bytes_text(std::uint64_t bytes);
 
 struct Report {
-  Stats work;        ///< of the command's device
+  Stats work;  ///< of the command's device
   Times times;
   EvalStats fusion;  ///< of an evaluation; zeros for a kernel
 };

@@ -142,7 +142,8 @@ Value apply_matmul(Translator& t, const Function& f, const Arguments& args) {
   return t.matmul(args[0], args[1], t.call_span());
 }
 
-// -- views and moving --------------------------------------------------------------------------------------------------
+// -- views and moving
+// --------------------------------------------------------------------------------------------------
 
 /// x.transpose(1, 0) and transpose(x, (1, 0)) alike; None where nothing is given.
 std::optional<std::vector<std::int64_t>> rest_integers(Translator& t, const Arguments& args, std::string_view what) {
@@ -191,9 +192,8 @@ Value apply_reshape(Translator& t, const Function& f, const Arguments& args) {
 
 Value apply_ravel(Translator& t, const Function& f, const Arguments& args) {
   const OpId x = t.tensor(args[0]);
-  return t.make_tensor(t.at(t.call_span(), title_of(f), [&] {
-    return t.graph().reshape(x, Shape{element_count(t.graph().shape(x))});
-  }));
+  return t.make_tensor(
+      t.at(t.call_span(), title_of(f), [&] { return t.graph().reshape(x, Shape{element_count(t.graph().shape(x))}); }));
 }
 
 Value apply_squeeze(Translator& t, const Function& f, const Arguments& args) {
@@ -284,7 +284,8 @@ Value apply_stack(Translator& t, const Function& f, const Arguments& args) {
     for (OpId& part : parts) {
       const Shape& shape = t.graph().shape(part);
       if (shape != first) {
-        throw Error(ErrorCode::invalid_argument, fmt::format("shapes {} and {} differ", to_string(first), to_string(shape)),
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("shapes {} and {} differ", to_string(first), to_string(shape)),
                     "give arrays of one shape, or use concatenate");
       }
       part = t.graph().expand_dims(part, at);
@@ -293,7 +294,8 @@ Value apply_stack(Translator& t, const Function& f, const Arguments& args) {
   }));
 }
 
-// -- making ------------------------------------------------------------------------------------------------------------
+// -- making
+// ------------------------------------------------------------------------------------------------------------
 
 Value apply_arange(Translator& t, const Function& f, const Arguments& args) {
   Scalar start = 0;
@@ -390,7 +392,8 @@ Value apply_array(Translator& t, const Function&, const Arguments& args) {
   return t.make_tensor(args.has(1) ? t.graph().cast(x, t.dtype(args[1])) : x);
 }
 
-// -- on the host -------------------------------------------------------------------------------------------------------
+// -- on the host
+// -------------------------------------------------------------------------------------------------------
 
 Value apply_len(Translator& t, const Function& f, const Arguments& args) {
   if (const Sequence* s = args[0].get_if<Sequence>()) return t.make(Scalar(static_cast<std::int64_t>(s->items.size())));
@@ -541,9 +544,8 @@ constexpr auto kFunctions = std::to_array<Function>({
     {"zeros_like", "x, dtype=", apply_filled_like, 0},
 });
 
-constexpr auto kConstantNames = std::to_array<std::string_view>({"pi", "e", "inf", "nan", "newaxis", "float32",
-                                                                 "float16", "int32", "uint32", "bool_", "f32", "f16",
-                                                                 "i32", "u32"});
+constexpr auto kConstantNames = std::to_array<std::string_view>(
+    {"pi", "e", "inf", "nan", "newaxis", "float32", "float16", "int32", "uint32", "bool_", "f32", "f16", "i32", "u32"});
 
 constexpr auto kWideTypes = std::to_array<std::string_view>(
     {"float64", "int64", "uint64", "int8", "uint8", "int16", "uint16", "complex64", "complex128"});

@@ -115,9 +115,8 @@ class Planner {
   }
 
   bool read_by_programs_only(OpId id) const {
-    return std::all_of(users_[id].begin(), users_[id].end(), [&](OpId user) {
-      return group_[user] && groups_[*group_[user]].kind == Step::Kind::program;
-    });
+    return std::all_of(users_[id].begin(), users_[id].end(),
+                       [&](OpId user) { return group_[user] && groups_[*group_[user]].kind == Step::Kind::program; });
   }
 
   bool join(OpId id) {

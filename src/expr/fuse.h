@@ -35,6 +35,8 @@ struct Plan {
 Plan make_plan(const Graph& graph, OpId result);
 
 /// A step that reads nothing and makes a tensor of one value can be a number inside a kernel.
-inline bool is_number(const Operation& op) noexcept { return op.kind == OpKind::scalar || op.kind == OpKind::full; }
+inline bool is_number(const Operation& op) noexcept {
+  return op.kind == OpKind::scalar || op.kind == OpKind::full;
+}
 
 }  // namespace weft::expr

@@ -55,7 +55,8 @@ std::int64_t arange_count(const Scalar& start, const Scalar& stop, const Scalar&
   std::int64_t length = 0;
   const std::int64_t* from = std::get_if<std::int64_t>(&start.value);
   const std::int64_t* to = std::get_if<std::int64_t>(&stop.value);
-  if (from != nullptr && to != nullptr && is_nonzero_integer(step, by) && !__builtin_sub_overflow(*to, *from, &length)) {
+  if (from != nullptr && to != nullptr && is_nonzero_integer(step, by) &&
+      !__builtin_sub_overflow(*to, *from, &length)) {
     if (length == 0 || (length < 0) != (by < 0)) return 0;
     return length / by + (length % by != 0 ? 1 : 0);
   }
@@ -113,7 +114,8 @@ OpId Graph::arange(const Scalar& start, const Scalar& stop, const Scalar& step, 
 }
 
 OpId Graph::unary(weft::UnaryOp code, OpId x) {
-  Operation op{.kind = OpKind::unary, .dtype = ops::unary_types(code, dtype(x)).result, .shape = shape(x), .operands = {x}};
+  Operation op{
+      .kind = OpKind::unary, .dtype = ops::unary_types(code, dtype(x)).result, .shape = shape(x), .operands = {x}};
   op.unary = code;
   return add(std::move(op));
 }
@@ -246,8 +248,7 @@ OpId Graph::reduce(ReduceOp code, OpId x, const ReduceOptions& options) {
 }
 
 OpId Graph::softmax(OpKind kind, OpId x, std::int64_t axis) {
-  const std::size_t at =
-      ops::normalize_axis(kind == OpKind::softmax ? "softmax" : "log_softmax", axis, shape(x));
+  const std::size_t at = ops::normalize_axis(kind == OpKind::softmax ? "softmax" : "log_softmax", axis, shape(x));
   if (!is_float(dtype(x))) x = cast(x, DType::f32);
   Operation op{.kind = kind, .dtype = dtype(x), .shape = shape(x), .operands = {x}};
   op.axis = at;
@@ -282,8 +283,8 @@ OpId Graph::matmul(OpId a, OpId b) {
   const DType operands = ops::promote(dtype(a), dtype(b));
   // numpy's product of bools is "any of both": count, then ask for more than none.
   const DType compute = operands == DType::bool_ ? DType::i32 : operands;
-  const OpId product = add(
-      {.kind = OpKind::matmul, .dtype = compute, .shape = to, .operands = {cast(a, compute), cast(b, compute)}});
+  const OpId product =
+      add({.kind = OpKind::matmul, .dtype = compute, .shape = to, .operands = {cast(a, compute), cast(b, compute)}});
   return cast(product, operands);
 }
 

@@ -29,17 +29,17 @@ enum class OpKind : std::uint8_t {
   binary,
   where,
   cast,
-  transpose,   ///< numbers: the axes' order
-  reshape,     ///< the shape says all
-  broadcast,   ///< the shape says all
-  slice,       ///< axis, from, to, numbers: the step
-  select,      ///< axis, numbers: the index
-  take,        ///< axis
-  concat,      ///< axis
-  reduce,      ///< numbers: the axes; keepdims
-  softmax,     ///< axis
-  log_softmax, ///< axis
-  layer_norm,  ///< axis, value: eps; operands: x, and weight and bias as has_weight and has_bias tell
+  transpose,    ///< numbers: the axes' order
+  reshape,      ///< the shape says all
+  broadcast,    ///< the shape says all
+  slice,        ///< axis, from, to, numbers: the step
+  select,       ///< axis, numbers: the index
+  take,         ///< axis
+  concat,       ///< axis
+  reduce,       ///< numbers: the axes; keepdims
+  softmax,      ///< axis
+  log_softmax,  ///< axis
+  layer_norm,   ///< axis, value: eps; operands: x, and weight and bias as has_weight and has_bias tell
   matmul,
 };
 

@@ -37,8 +37,8 @@ Value Translator::index_sequence(const Value& object, const std::vector<Value>& 
   const auto length = static_cast<std::int64_t>(all.size());
   if (given.size() != 1) fail(span, "bad index", "a tuple takes one index", "give one number or slice");
   if (const SliceValue* s = given[0].get_if<SliceValue>()) {
-    const ops::SliceRange range =
-        at(given[0].span, "bad slice", [&] { return ops::slice_range(length, s->start, s->stop, s->step.value_or(1)); });
+    const ops::SliceRange range = at(given[0].span, "bad slice",
+                                     [&] { return ops::slice_range(length, s->start, s->stop, s->step.value_or(1)); });
     Sequence out;
     for (std::int64_t i = 0; i < range.count; ++i) {
       out.items.push_back(all[static_cast<std::size_t>(range.start + i * range.step)]);

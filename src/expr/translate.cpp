@@ -92,7 +92,6 @@ std::string difference(const Shape& a, const Shape& b) {
   return "they have more axes than there may be";
 }
 
-
 }  // namespace
 
 std::string describe(const Value& value, const Graph& graph) {
@@ -156,15 +155,16 @@ void Translator::check_given() {
   if (!missing.empty()) {
     const auto near = nearest(missing.front(), visible_names());
     const std::string has = given.empty() ? "nothing is given" : fmt::format("given: {}", join(given, "and"));
-    const std::string note = fmt::format("{} {} not given; {}", join(missing, "and"),
-                                         missing.size() == 1 ? "is" : "are", has);
+    const std::string note =
+        fmt::format("{} {} not given; {}", join(missing, "and"), missing.size() == 1 ? "is" : "are", has);
     const std::string add = excerpt(missing.front());
     fail(program_.node(first).span, "unknown name", note,
          near ? fmt::format("did you mean '{}'? Otherwise add {}=FILE", excerpt(*near), add)
               : fmt::format("add {}=FILE, or correct the name", add));
   }
   for (const auto& [name, type] : inputs_) {
-    const bool is_read = std::any_of(read.begin(), read.end(), [&, &n = name](const FreeName& f) { return f.name == n; });
+    const bool is_read =
+        std::any_of(read.begin(), read.end(), [&, &n = name](const FreeName& f) { return f.name == n; });
     if (is_read) continue;
     std::vector<std::string_view> used;
     for (const FreeName& f : read) {
@@ -263,9 +263,12 @@ OpId Translator::tensor(const Value& value) {
     std::vector<std::byte> bytes;
     for (const Scalar& n : numbers) {
       const double d = to_double(n);
-      if (dtype == DType::f32) append(bytes, static_cast<float>(d));
-      else if (dtype == DType::i32) append(bytes, static_cast<std::int32_t>(d));
-      else bytes.push_back(d != 0 ? std::byte{1} : std::byte{0});
+      if (dtype == DType::f32)
+        append(bytes, static_cast<float>(d));
+      else if (dtype == DType::i32)
+        append(bytes, static_cast<std::int32_t>(d));
+      else
+        bytes.push_back(d != 0 ? std::byte{1} : std::byte{0});
     }
     return graph_.constant(std::move(bytes), Shape(lengths), dtype);
   });
@@ -357,10 +360,14 @@ void Translator::shapes_differ(OpId a, OpId b, const Value& left, const Value& r
   const std::string file = !file_of(right).empty() ? file_of(right) : file_of(left);
   const bool one_column = n.rank() == 1 && m.rank() == 2 && m[0] == n[0];
   const bool one_row = m.rank() == 1 && n.rank() == 2 && n[0] == m[0];
-  if (one_column && !name_of(right).empty()) fix = fmt::format("write {}[:, None]", right_name);
-  else if (one_row && !name_of(left).empty()) fix = fmt::format("write {}[:, None]", left_name);
-  else if (n.rank() == 2 && do_broadcast(m, reversed(n))) fix = fmt::format("transpose {}", right_name);
-  else if (m.rank() == 2 && do_broadcast(reversed(m), n)) fix = fmt::format("transpose {}", left_name);
+  if (one_column && !name_of(right).empty())
+    fix = fmt::format("write {}[:, None]", right_name);
+  else if (one_row && !name_of(left).empty())
+    fix = fmt::format("write {}[:, None]", left_name);
+  else if (n.rank() == 2 && do_broadcast(m, reversed(n)))
+    fix = fmt::format("transpose {}", right_name);
+  else if (m.rank() == 2 && do_broadcast(reversed(m), n))
+    fix = fmt::format("transpose {}", left_name);
   if (!file.empty()) fix += fmt::format(", or check {}", excerpt(file));
   fail(place, "shapes don't match",
        fmt::format("{} and {}: {}", weft::to_string(m), weft::to_string(n), difference(m, n)), fix);
@@ -392,9 +399,8 @@ Value Translator::binary(weft::BinaryOp op, const Value& a, const Value& b, Plac
   if (!do_broadcast(graph_.shape(m), graph_.shape(n))) shapes_differ(m, n, a, b, place);
   return {place.span, at(place, title, [&, &m = m, &n = n] {
             // As numpy does: x ** 2 is a square, exact and cheap.
-            const std::int64_t* exponent =
-                op == weft::BinaryOp::power && right != nullptr ? std::get_if<std::int64_t>(&right->value) : nullptr;
-            if (exponent != nullptr && *exponent == 2 && graph_.dtype(m) != DType::bool_) {
+            const bool is_two = op == weft::BinaryOp::power && right != nullptr && to_double(*right) == 2;
+            if (is_two && (is_float(*right) ? weft::is_float(graph_.dtype(m)) : graph_.dtype(m) != DType::bool_)) {
               return TensorRef{graph_.unary(weft::UnaryOp::square, m)};
             }
             return TensorRef{graph_.binary(op, m, n)};
@@ -564,6 +570,9 @@ Value Translator::attribute(const Node& node) {
 
 const Function& Translator::function_named(std::string_view name, Span span) {
   if (const Function* f = find_function(name)) return *f;
+  if (at(span, "not a function", [&] { return find_constant(name); })) {
+    fail(span, "not a function", fmt::format("{} is a constant", name), "write x.astype('float32') to convert");
+  }
   std::vector<std::string_view> names;
   for (const Function& f : functions()) names.push_back(f.name);
   const auto near = nearest(name, names);
@@ -575,7 +584,8 @@ const Function& Translator::callee(const Call& call, std::optional<Value>& self)
   const Node& node = program_.node(call.callee);
   if (const Name* name = node.get_if<Name>()) {
     if (variables_.contains(name->value) || inputs_.contains(name->value)) {
-      fail(node.span, "not a function", fmt::format("here, {} is {}", excerpt(name->value), describe(value(call.callee), graph_)),
+      fail(node.span, "not a function",
+           fmt::format("here, {} is {}", excerpt(name->value), describe(value(call.callee), graph_)),
            "use * to multiply, or another name for the array");
     }
     return function_named(name->value, node.span);
@@ -667,8 +677,8 @@ Arguments Translator::bind(const Function& function, const Node& node, const std
   if (self) take(*self);
   for (NodeId id : call.arguments) take(value(id));
   for (const Keyword& keyword : call.keywords) {
-    const auto it = std::find_if(parameters.begin(), parameters.end(),
-                                 [&](const Parameter& p) { return p.name == keyword.name; });
+    const auto it =
+        std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.name == keyword.name; });
     if (it == parameters.end()) {
       std::vector<std::string_view> names;
       for (const Parameter& p : parameters) names.push_back(p.name);

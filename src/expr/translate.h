@@ -86,7 +86,8 @@ class Translator {
 
   const Function& callee(const Call& call, std::optional<Value>& self);
   const Function& function_named(std::string_view name, Span span);
-  Arguments bind(const Function& function, const Node& node, const std::optional<Value>& self, std::vector<Value>& storage);
+  Arguments bind(const Function& function, const Node& node, const std::optional<Value>& self,
+                 std::vector<Value>& storage);
 
   // indexing.cpp
   Value index(const Node& node);

@@ -32,7 +32,8 @@ struct SliceValue {
 
 /// Numbers stay numbers on the host (a Scalar) until they meet a tensor.
 struct Value {
-  using Data = std::variant<None, Scalar, TensorRef, DType, std::string, Sequence, const Function*, Ellipsis, SliceValue>;
+  using Data =
+      std::variant<None, Scalar, TensorRef, DType, std::string, Sequence, const Function*, Ellipsis, SliceValue>;
 
   Span span;
   Data data;

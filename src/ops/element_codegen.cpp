@@ -137,6 +137,10 @@ class Writer {
         if (t == DType::bool_) return {fmt::format("(!{})", x), t};
         break;
       case UnaryOp::logical_not: return {fmt::format("(!{})", convert(x, t, DType::bool_)), DType::bool_};
+      case UnaryOp::relu:
+        if (real) break;
+        if (t == DType::i32) return {fmt::format("max({}, vec4i(0))", x), t};
+        return {x, t};
       case UnaryOp::square:
         if (t == DType::bool_) return {x, t};
         return {fmt::format("({0} * {0})", x), t};
@@ -364,6 +368,7 @@ class Writer {
     const std::string offset = fmt::format("params.{}_offset", name);
     switch (form_.inputs[k]) {
       case Access::quad: return whole(name, t, "q + " + offset);
+      case Access::quad_at_0: return whole(name, t, "q");
       case Access::single: return one(name, t, offset);
       case Access::element: {
         const std::string_view lanes = safe_lanes_needed();
@@ -383,7 +388,7 @@ class Writer {
         return gather(name, t, fmt::format("i{}", k));
       case Access::in_place:
         if (form_.store == Store::element) return gather("out", t, "o");
-        return whole("out", t, "q + params.out_offset");
+        return whole("out", t, out_quad());
     }
     no_code("an input", t);
   }
@@ -437,6 +442,8 @@ class Writer {
     return sum;
   }
 
+  std::string out_quad() const { return form_.out_at_0 ? "q" : "q + params.out_offset"; }
+
   std::string write() {
     const DType t = program_.dtype;
     const std::string v = fmt::format("v{}", program_.nodes.size() - 1);
@@ -447,7 +454,7 @@ class Writer {
     } else {
       text += fmt::format("  let value = {};\n", t == DType::f16 ? fmt::format("vec4<f16>({})", v) : v);
     }
-    if (form_.store == Store::whole) return text + "  out[q + params.out_offset] = value;\n";
+    if (form_.store == Store::whole) return text + fmt::format("  out[{}] = value;\n", out_quad());
     fields_.count = true;
     lanes_needed();
     text += "  let mine = e < vec4u(params.count);\n";
@@ -475,7 +482,8 @@ class Writer {
     std::string text;
     for (std::size_t k = 0; k < form_.inputs.size(); ++k) {
       if (form_.inputs[k] == Access::in_place) continue;
-      const bool quads = form_.inputs[k] == Access::quad || form_.inputs[k] == Access::row_quad;
+      const bool quads = form_.inputs[k] == Access::quad || form_.inputs[k] == Access::quad_at_0 ||
+                         form_.inputs[k] == Access::row_quad;
       text += fmt::format("@group(0) @binding({0}) var<storage, read> in{0}: {1};\n", k,
                           array_of(program_.input_dtypes[k], quads));
     }
@@ -497,11 +505,11 @@ class Writer {
     if (fields_.shift) field("shift");
     if (math_.reads_params()) field("zero");
     if (fields_.first) field("first");
-    field("out_offset");
+    if (!form_.out_at_0) field("out_offset");
     if (fields_.lengths) per_axis("d", 1);
     if (fields_.out_strides) per_axis("out_t", 0);
     for (std::size_t k = 0; k < form_.inputs.size(); ++k) {
-      if (form_.inputs[k] == Access::in_place) continue;
+      if (form_.inputs[k] == Access::in_place || form_.inputs[k] == Access::quad_at_0) continue;
       field(fmt::format("in{}_offset", k));
       if (by_coordinates(form_.inputs[k])) per_axis(fmt::format("in{}_t", k), 0);
     }
@@ -571,6 +579,7 @@ std::string element_key(const ElementSlice& program, const ElementForm& form) {
   const auto out = std::back_inserter(key);
   key += "web"[static_cast<int>(form.store)];
   if (form.strided_out) key += 's';
+  if (form.out_at_0) key += '0';
   fmt::format_to(out, "{}{}", form.rank, form.rows ? 'r' : ' ');
   for (Access a : form.inputs) key += static_cast<char>('a' + static_cast<int>(a));
   for (const ElementNode& n : program.nodes) {

@@ -23,6 +23,7 @@ enum class Access : std::uint8_t {
   row_single,  ///< likewise; inner stride 0
   row_any,     ///< likewise; any inner stride
   in_place,    ///< the very elements that are written
+  quad_at_0,   ///< as quad, from the start of what is bound: the commonest, one addition less
 };
 
 /// How a kernel writes the output.
@@ -35,6 +36,7 @@ enum class Store : std::uint8_t {
 /// All that chooses the text, next to the program.
 struct ElementForm {
   Store store = Store::whole;
+  bool out_at_0 = false;       ///< the first quad is the first of what is bound; goes with Store::whole
   bool strided_out = false;    ///< the output is found by coordinates; goes with Store::element
   std::uint32_t rank = 1;      ///< axes after merging
   bool rows = false;           ///< the innermost length is a multiple of 4: a quad never leaves its row
@@ -68,7 +70,7 @@ struct ElementValues {
 };
 
 /// Threads of a workgroup.
-inline constexpr std::uint32_t kElementGroup = 64;
+inline constexpr std::uint32_t kElementGroup = 128;
 
 /// A short name of the kernel: equal keys, equal texts.
 std::string element_key(const ElementSlice& program, const ElementForm& form);

@@ -452,7 +452,7 @@ fn erfc_times(f: vec4f, z: vec4f, k: f32, w: vec4f) -> vec4f {
 }
 )"},
     {"f_erf", "mag is_nan with_sign erfc_times", R"(
-// Below 1 an odd polynomial (relative error of the fit 1.1e-9), above 1 - erfc.
+// Below 1 an odd polynomial (relative error of the fit 1.2e-9), above 1 - erfc.
 fn f_erf(x: vec4f) -> vec4f {
   let a = bitcast<vec4f>(min(mag(x), vec4u(0x41200000u)));
   let z = a * a;

@@ -259,6 +259,7 @@ class Run {
     values_.first = static_cast<std::uint32_t>(p.first);
     values_.out_offset =
         static_cast<std::uint32_t>(form.store == Store::element ? out.offset : (out.offset - values_.shift) / 4);
+    form.out_at_0 = form.store == Store::whole && values_.out_offset == 0;
     form.strided_out = form.store == Store::element && !dense;
     form.rows = rank > 1 && p.shape[inner] % 4 == 0 && values_.shift == 0;
 
@@ -283,6 +284,7 @@ class Run {
                              (in.offset - values_.shift) / 4 + values_.quads <= quads_in(in, t);
         access = aligned ? Access::quad : Access::element;
         if (aligned) offset = (in.offset - values_.shift) / 4;
+        if (aligned && offset == 0) access = Access::quad_at_0;
       } else if (form.rows) {
         bool aligned = x.strides[inner] == 1 && in.offset % 4 == 0;
         for (std::size_t axis = 0; axis < inner; ++axis) aligned = aligned && x.strides[axis] % 4 == 0;

@@ -176,6 +176,7 @@ OpTypes unary_types(UnaryOp op, DType x) {
     case UnaryOp::abs:
     case UnaryOp::square:
     case UnaryOp::reciprocal:
+    case UnaryOp::relu:
     case UnaryOp::floor:
     case UnaryOp::ceil:
     case UnaryOp::round:
@@ -197,7 +198,6 @@ OpTypes unary_types(UnaryOp op, DType x) {
     case UnaryOp::tan:
     case UnaryOp::tanh:
     case UnaryOp::sigmoid:
-    case UnaryOp::relu:
     case UnaryOp::gelu:
     case UnaryOp::gelu_tanh:
     case UnaryOp::silu:

@@ -240,10 +240,8 @@ std::string tile_source(const MatmulSpec& s) {
   for (std::uint32_t r = 0; r < plan.rows; ++r) {
     for (std::uint32_t q = 0; q < quads_n; ++q) text += fmt::format("var c{}_{} = vec4<Sum>();\n", r, q);
   }
-  // While the workgroup multiplies one pair of tiles, each thread's share of the next is on its way to registers.
-  text += fmt::format("var k0 = 0u;\n{}", both(a.load, b.load));
-  text += fmt::format("loop {{\n{}workgroupBarrier();\nk0 += {}u;\nif (k0 < params.k) {{\n{}}}\n", both(a.keep, b.keep),
-                      kDepth, both(a.load, b.load));
+  // Each thread's share of the next pair of tiles is on its way to registers while the pair before it is multiplied.
+  text += fmt::format("var k0 = 0u;\nloop {{\nif (k0 < params.k) {{\n{}}}\nif (k0 > 0u) {{\n", both(a.load, b.load));
   text += fmt::format("for (var i = 0u; i < {}u; i++) {{\n", kDepth);
   for (std::uint32_t q = 0; q < quads_m; ++q) {
     text += fmt::format("let a{} = tile_a[i * {}u + y + {}u];\n", q, row_a, q * lanes_m);
@@ -257,7 +255,9 @@ std::string tile_source(const MatmulSpec& s) {
                            fmt::format("b{}", q));
     }
   }
-  text += "}\nif (k0 >= params.k) { break; }\nworkgroupBarrier();\n}\n";
+  text += fmt::format(
+      "}}\n}}\nif (k0 >= params.k) {{ break; }}\nworkgroupBarrier();\n{}workgroupBarrier();\nk0 += {}u;\n}}\n",
+      both(a.keep, b.keep), kDepth);
   for (std::uint32_t r = 0; r < plan.rows; ++r) {
     for (std::uint32_t q = 0; q < quads_n; ++q) {
       text += fmt::format("store(p, p.tile_m * {}u + (y + {}u) * 4u + {}u, p.tile_n * {}u + (x + {}u) * 4u, c{}_{});\n",
@@ -356,10 +356,9 @@ std::string block_source(const MatmulSpec& s) {
     }
     return out;
   };
-  text += fmt::format("var k = 0u;\nfor (; k + 4u <= params.k; k += 4u) {{\n{}}}\n", body(4));
   // Loads of four along the inner axis mean that its length is a multiple of four.
-  const bool whole = (a.inner && s.a_vec4) || (b.inner && s.b_vec4);
-  if (!whole) text += fmt::format("for (; k < params.k; k++) {{\n{}}}\n", body(1));
+  const std::uint32_t depth = (a.inner && s.a_vec4) || (b.inner && s.b_vec4) ? 4 : 1;
+  text += fmt::format("for (var k = 0u; k < params.k; k += {}u) {{\n{}}}\n", depth, body(depth));
   for (std::uint32_t r = 0; r < plan.rows; ++r) text += fmt::format("store(p, row + {0}u, column, c{0});\n", r);
   return text + "}\n";
 }

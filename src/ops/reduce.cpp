@@ -33,6 +33,8 @@ constexpr std::uint64_t kGpuThreadPiece = 64;   ///< ... that a thread is given
 // CPU adapters: enough threads for the lanes of many cores, each with a run worth starting.
 constexpr std::uint64_t kCpuThreads = 1024;
 constexpr std::uint64_t kCpuPiece = 1024;
+constexpr std::uint64_t kCpuBlock = 128;    ///< rows that all columns walk together, while they are in the cache
+constexpr std::uint64_t kCpuLanes = 8;      ///< of a vector: more would walk the same memory again and again
 constexpr std::uint64_t kMaxSplits = 4096;  ///< so that a second pass is the last one
 
 struct Params {
@@ -246,7 +248,7 @@ fn finish(acc: Acc) -> {0} {{ return {1}; }}
 // A thread for four outputs of one byte each, which share a word.
 @compute @workgroup_size(64)
 fn by_word(@builtin(global_invocation_id) id: vec3<u32>) {
-  let t = linear_index(id);
+  let t = flat(id);
   let first = t * 4u;
   if (first >= params.outputs) {
     return;
@@ -317,10 +319,17 @@ Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
   }
   const std::uint64_t threads = cpu ? kCpuThreads : kGpuThreads;
   const std::uint64_t piece = cpu ? kCpuPiece : kGpuThreadPiece;
-  if (outputs * 4 > threads || length < 4 * piece) return split;
-  const std::uint64_t wanted = std::min({ceil_div(threads, outputs), length / piece, kMaxSplits});
+  std::uint64_t wanted = 0;
+  if (cpu && !rows && outputs >= kThreads) {
+    wanted = length / kCpuBlock;
+  } else if (outputs * 4 <= threads && length >= 4 * piece) {
+    wanted = std::min(ceil_div(threads, outputs), length / piece);
+  }
+  wanted = std::min(wanted, kMaxSplits);
+  if (wanted < 2) return split;
   // Lanes take turns where that makes neighbouring threads read neighbouring elements.
-  if (rows || outputs < kThreads) split.lanes = std::min<std::uint64_t>(std::bit_floor(wanted), kThreads);
+  const std::uint64_t lanes = cpu ? kCpuLanes : kThreads;
+  if (rows || outputs < kThreads) split.lanes = std::min<std::uint64_t>(std::bit_floor(wanted), lanes);
   const std::uint64_t shares = std::max<std::uint64_t>(wanted / split.lanes, 1);
   const std::uint64_t multiple = 4 * split.lanes;
   split.chunk = ceil_div(ceil_div(length, shares), multiple) * multiple;

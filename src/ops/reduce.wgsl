@@ -40,7 +40,7 @@ fn reduced_place(r: u32) -> u32 {
 
 // Four accumulators take turns, and their sums go into a total after BLOCK rounds: rounding errors of a long sum stay
 // those of two short ones.
-const BLOCK = 256u;
+const BLOCK = 32u;
 
 fn accumulate(k: u32, begin: u32, end: u32, lane: u32, lanes: u32) -> Acc {
   let base = kept_place(k);
@@ -96,10 +96,13 @@ fn accumulate(k: u32, begin: u32, end: u32, lane: u32, lanes: u32) -> Acc {
   return total;
 }
 
+// Groups are folded at 32768 (rows.h).
+fn flat(id: vec3<u32>) -> u32 { return id.x + id.y * (32768u * 64u); }
+
 // A thread for each output and split: of short rows, of columns, and on devices where barriers are dear.
 @compute @workgroup_size(64)
 fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {
-  let t = linear_index(id);
+  let t = flat(id);
   if (t >= params.outputs * params.splits) {
     return;
   }

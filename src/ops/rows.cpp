@@ -108,7 +108,7 @@ std::string holding_kernels(std::uint32_t held) {
   var h{0}: V;
   if (r{0} < end) {{
     h{0} = read_x(x_at + r{0} * params.stride);
-    a = first_v(a, h{0});
+    a = first_v(a, h{0}, origin);
   }})",
                         i);
     second += fmt::format("\n  if (r{0} < end) {{ s += second_v(h{0}, m); }}", i);
@@ -123,8 +123,9 @@ fn hold(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let end = params.length;
   let x_at = x_place(row);
   let out_at = out_place(row);
+  let origin = origin_of(read_x(x_at + begin * params.stride));
   var a = none();{0}
-  let m = first_of(group_first(lane, a), f32(end - begin));
+  let m = first_of(group_first(lane, a), f32(end - begin), origin);
   var s = 0.0;{1}
   s = group_sum(lane, s);{2}
 }}
@@ -135,8 +136,9 @@ fn hold_stats(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation
   let begin = t % params.splits * params.chunk;
   let end = min(begin + params.chunk, params.length);
   let x_at = x_place(t / params.splits);
+  let origin = origin_of(read_x(x_at + begin * params.stride));
   var a = none();{0}
-  let m = first_of(group_first(lane, a), f32(end - begin));
+  let m = first_of(group_first(lane, a), f32(end - begin), origin);
   var s = 0.0;{1}
   s = group_sum(lane, s);
   if (lane == 0u) {{
@@ -173,11 +175,15 @@ Kernel row_kernel(const Device& device, const RowOp& op, const RowPlan& plan, DT
     text += fmt::format("fn write_out(i: u32, v: V) {{ out[i / UNIT] = {}(v); }}\n",
                         plan.quads ? fmt::format("vec4<{}>", wgsl_name(out)) : std::string(wgsl_name(out)));
     if (plan.quads) {
-      text += R"(fn first_v(a: f32, x: V) -> f32 { return first(first(first(first(a, x.x), x.y), x.z), x.w); }
+      text += R"(fn origin_of(x: V) -> f32 { return x.x; }
+fn first_v(a: f32, x: V, origin: f32) -> f32 {
+  return first(first(first(first(a, x.x, origin), x.y, origin), x.z, origin), x.w, origin);
+}
 fn second_v(x: V, m: f32) -> f32 { return (second(x.x, m) + second(x.y, m)) + (second(x.z, m) + second(x.w, m)); }
 )";
     } else {
-      text += R"(fn first_v(a: f32, x: V) -> f32 { return first(a, x); }
+      text += R"(fn origin_of(x: V) -> f32 { return x; }
+fn first_v(a: f32, x: V, origin: f32) -> f32 { return first(a, x, origin); }
 fn second_v(x: V, m: f32) -> f32 { return second(x, m); }
 )";
     }

@@ -59,11 +59,12 @@ bool starts_on_quads(const AxisPair& kept, std::uint32_t offset, std::uint32_t o
 
 /// A row op: two statistics of a row, the first from the elements (a maximum, a mean), the second from the elements and
 /// the first (a sum of exponentials, of centred squares), then a result per element. `text` is WGSL and defines
-///   fn none() -> f32                                      the first statistic of no elements
-///   fn first(a: f32, x: f32) -> f32                       takes in an element
-///   fn first_all(a: f32, b: f32) -> f32                   joins two of them
-///   fn first_of(a: f32, count: f32) -> f32                the finished statistic of `count` elements
-///   fn merge_first(a: f32, piece: f32, count: f32) -> f32 takes in the finished statistic of a piece
+///   fn none() -> f32                                                     the first statistic of no elements
+///   fn first(a: f32, x: f32, origin: f32) -> f32                         takes in an element
+///   fn first_all(a: f32, b: f32) -> f32                                  joins two of them
+///   fn first_of(a: f32, count: f32, origin: f32) -> f32                  the finished statistic of `count` elements
+///   fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32   takes in the finished statistic of a piece
+/// where `origin` is the first element (the first piece's statistic, in a merge), and
 ///   fn second(x: f32, m: f32) -> f32                      an element's share in the second statistic, a sum
 ///   fn merge_second(s: f32, piece: vec2<f32>, count: f32, m: f32) -> f32  takes in both statistics of a piece
 ///   fn result(x: V, m: f32, s: f32, r: u32) -> V          of the elements at r; V is f32, or vec4<f32> from a multiple

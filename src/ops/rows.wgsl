@@ -37,21 +37,22 @@ fn out_place(row: u32) -> u32 {
 
 // First and second statistic of a row's elements begin .. end - 1. Sums are blocked, so that rounding errors of long rows
 // stay those of short ones.
-const BLOCK = 256u;
+const BLOCK = 32u;
 
 fn stats(row: u32, begin: u32, end: u32) -> vec2<f32> {
   let at = x_place(row);
+  let origin = origin_of(read_x(at + begin * params.stride));
   var a = none();
   var r = begin;
   while (r < end) {
     var block = none();
     for (var i = 0u; i < BLOCK && r < end; i++) {
-      block = first_v(block, read_x(at + r * params.stride));
+      block = first_v(block, read_x(at + r * params.stride), origin);
       r += UNIT;
     }
     a = first_all(a, block);
   }
-  let m = first_of(a, f32(end - begin));
+  let m = first_of(a, f32(end - begin), origin);
   var s = 0.0;
   r = begin;
   while (r < end) {
@@ -65,17 +66,20 @@ fn stats(row: u32, begin: u32, end: u32) -> vec2<f32> {
   return vec2<f32>(m, s);
 }
 
-fn write_row(row: u32, begin: u32, end: u32, step: u32, of: vec2<f32>) {
+fn write_row(row: u32, begin: u32, end: u32, step: u32, found: vec2<f32>) {
   let at = x_place(row);
   let out_at = out_place(row);
   for (var r = begin; r < end; r += step) {
-    write_out(out_at + r * params.out_stride, result(read_x(at + r * params.stride), of.x, of.y, r));
+    write_out(out_at + r * params.out_stride, result(read_x(at + r * params.stride), found.x, found.y, r));
   }
 }
 
+// Groups are folded at 32768 (rows.h).
+fn flat(id: vec3<u32>) -> u32 { return id.x + id.y * (32768u * GROUP); }
+
 @compute @workgroup_size(GROUP)
 fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {
-  let row = linear_index(id);
+  let row = flat(id);
   if (row < params.rows) {
     write_row(row, 0u, params.length, UNIT, stats(row, 0u, params.length));
   }
@@ -89,7 +93,7 @@ fn piece_stats(row: u32, piece: u32) {
 
 @compute @workgroup_size(GROUP)
 fn stats_by_row(@builtin(global_invocation_id) id: vec3<u32>) {
-  let t = linear_index(id);
+  let t = flat(id);
   if (t < params.rows * params.splits) {
     piece_stats(t / params.splits, t % params.splits);
   }
@@ -97,7 +101,7 @@ fn stats_by_row(@builtin(global_invocation_id) id: vec3<u32>) {
 
 @compute @workgroup_size(GROUP)
 fn stats_by_column(@builtin(global_invocation_id) id: vec3<u32>) {
-  let t = linear_index(id);
+  let t = flat(id);
   if (t < params.rows * params.splits) {
     piece_stats(t % params.rows, t / params.rows);
   }
@@ -110,16 +114,17 @@ fn piece_count(piece: u32) -> f32 {
 
 @compute @workgroup_size(GROUP)
 fn merge(@builtin(global_invocation_id) id: vec3<u32>) {
-  let row = linear_index(id);
+  let row = flat(id);
   if (row >= params.rows) {
     return;
   }
   let at = row * params.splits;
+  let origin = pieces[at].x;
   var a = none();
   for (var i = 0u; i < params.splits; i++) {
-    a = merge_first(a, pieces[at + i].x, piece_count(i));
+    a = merge_first(a, pieces[at + i].x, piece_count(i), origin);
   }
-  let m = first_of(a, f32(params.length));
+  let m = first_of(a, f32(params.length), origin);
   var s = 0.0;
   for (var i = 0u; i < params.splits; i++) {
     let piece = pieces[at + i];
@@ -140,7 +145,7 @@ fn write_by_group(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
 
 @compute @workgroup_size(GROUP)
 fn write_by_column(@builtin(global_invocation_id) id: vec3<u32>) {
-  let t = linear_index(id);
+  let t = flat(id);
   if (t < params.rows * params.splits) {
     let row = t % params.rows;
     let begin = t / params.rows * params.chunk;

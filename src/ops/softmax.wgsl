@@ -8,10 +8,11 @@ fn minus_infinity() -> f32 { return bitcast<f32>(0xff800000u | (params.rows >> 3
 fn not_a_number() -> f32 { return bitcast<f32>(0x7fc00000u | params.rows); }
 
 fn none() -> f32 { return minus_infinity(); }
-fn first(a: f32, x: f32) -> f32 { return select(select(a, x, is_nan(x) || x > a), a, is_nan(a)); }
-fn first_all(a: f32, b: f32) -> f32 { return first(a, b); }
-fn first_of(a: f32, count: f32) -> f32 { return a; }
-fn merge_first(a: f32, piece: f32, count: f32) -> f32 { return first(a, piece); }
+fn larger(a: f32, x: f32) -> f32 { return select(select(a, x, is_nan(x) || x > a), a, is_nan(a)); }
+fn first(a: f32, x: f32, origin: f32) -> f32 { return larger(a, x); }
+fn first_all(a: f32, b: f32) -> f32 { return larger(a, b); }
+fn first_of(a: f32, count: f32, origin: f32) -> f32 { return a; }
+fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32 { return larger(a, piece); }
 
 // exp(-104) is under half of the smallest denormal; some devices clamp the argument of exp and never give 0.
 fn second(x: f32, m: f32) -> f32 { return select(exp(x - m), 0.0, x - m < -104.0); }

@@ -4,6 +4,7 @@ Each numeric case gives inputs as numpy expressions, the right answer as one mor
 means in our language is looked up by its words, so that other cases of the same kinds run too.
 """
 
+import base64
 import json
 import os
 import pathlib
@@ -125,9 +126,8 @@ def test_numeric_case(server, case):
     for expression in expressions(case, names):
         got, answer = server.eval(expression, allow_downcast=downcast, **{n: ns[n] for n in names if n in expression})
         compare(got, want, case["tolerance"])
-        for probe in case["expected"].get("probes", []):
-            at, value = (probe["at"], probe["value"]) if isinstance(probe, dict) else probe
-            np.testing.assert_allclose(got[tuple(np.atleast_1d(at))], value, atol=1e-3)
+        for at, value in case["expected"].get("probes", {}).items():
+            np.testing.assert_allclose(got[tuple(int(i) for i in at.split(","))], value, atol=1e-3)
 
 
 def test_tanh_has_no_gap(server):  # N02's sweep
@@ -218,7 +218,9 @@ FILES = [c for c in CASES if "file" in c["inputs"]]
 @pytest.mark.parametrize("case", FILES, ids=[c["id"] for c in FILES])
 def test_file_case(case, tmp_path):
     source = tmp_path / "x.npy"
-    source.write_bytes(bytes.fromhex(case["inputs"]["file"]["hex"]))
+    file = case["inputs"]["file"]
+    source.write_bytes(bytes.fromhex(file["hex"]) if "hex" in file else base64.b64decode(file["base64"]))
+    assert source.stat().st_size == file["bytes"]
     out = tmp_path / "out.npy"
     run = subprocess.run(
         [os.environ["WEFT_CLI"], "eval", "-x", f"x={source}", "-o", str(out)], capture_output=True, text=True, timeout=60

@@ -55,9 +55,9 @@ TEST(Error, A50_Text) {
 
 TEST(Error, A51_StableNumbers) {
   const std::pair<ErrorCode, int> codes[] = {
-      {ErrorCode::out_of_memory, 1001},  {ErrorCode::unsupported, 1002},      {ErrorCode::compile_error, 1004},
-      {ErrorCode::internal, 1005},       {ErrorCode::invalid_argument, 1006}, {ErrorCode::device_lost, 1008},
-      {ErrorCode::timed_out, 1009},      {ErrorCode::out_of_range, 1010},     {ErrorCode::foreign_buffer, 1011},
+      {ErrorCode::out_of_memory, 1001}, {ErrorCode::unsupported, 1002},      {ErrorCode::compile_error, 1004},
+      {ErrorCode::internal, 1005},      {ErrorCode::invalid_argument, 1006}, {ErrorCode::device_lost, 1008},
+      {ErrorCode::timed_out, 1009},     {ErrorCode::out_of_range, 1010},     {ErrorCode::foreign_buffer, 1011},
       {ErrorCode::io_error, 1012},
   };
   std::vector<std::string_view> names;
@@ -95,7 +95,7 @@ TEST(Float16, RoundTripOfAll) {
 
 TEST(Float16, Rounding) {
   EXPECT_EQ(float16(1.0f).bits, 0x3c00);
-  EXPECT_EQ(float16(1.0f + 0x1p-11f).bits, 0x3c00);         // half way: to even
+  EXPECT_EQ(float16(1.0f + 0x1p-11f).bits, 0x3c00);  // half way: to even
   EXPECT_EQ(float16(1.0f + 0x1p-10f + 0x1p-11f).bits, 0x3c02);
   EXPECT_EQ(float16(1.0f + 0x1.004p-11f).bits, 0x3c01);
   EXPECT_EQ(float16(65504.0f).bits, 0x7bff);
@@ -109,7 +109,8 @@ TEST(Float16, Rounding) {
 }
 
 TEST(DType, NamesRoundTrip) {
-  for (DType t : {DType::bool_, DType::i32, DType::u32, DType::f16, DType::f32}) EXPECT_EQ(parse_dtype(to_string(t)), t);
+  for (DType t : {DType::bool_, DType::i32, DType::u32, DType::f16, DType::f32})
+    EXPECT_EQ(parse_dtype(to_string(t)), t);
   EXPECT_EQ(parse_dtype("f4"), DType::f32);
   EXPECT_EQ(parse_dtype("float64"), std::nullopt);
   EXPECT_EQ(parse_dtype(""), std::nullopt);

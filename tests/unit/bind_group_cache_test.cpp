@@ -15,7 +15,9 @@ using dispatch::BindGroupCache;
 using dispatch::BoundRange;
 using Ranges = std::vector<BoundRange>;
 
-webgpu::BindGroup empty_group() { return {}; }
+webgpu::BindGroup empty_group() {
+  return {};
+}
 
 BindGroupCache::Group get(BindGroupCache& cache, std::uint64_t layout, const Ranges& ranges, int* made = nullptr) {
   return cache.get_or_create(layout, ranges, [&] {
@@ -49,11 +51,15 @@ TEST(BindGroupCache, A9_10_SixLookupsOverTwoBuffers) {
 TEST(BindGroupCache, A41_Keys) {
   BindGroupCache cache(256);
   int made = 0;
-  const std::pair<std::uint64_t, Ranges> keys[] = {
-      {1, {{1, 0, 64}}},  {2, {{1, 0, 64}}},   {1, {{2, 0, 64}}},
-      {1, {{1, 0, 128}}}, {1, {{1, 256, 64}}}, {1, {{1, 0, 64}, {2, 0, 64}}},
-      {1, {{2, 0, 64}, {1, 0, 64}}},           {1, {}},
-      {1, {{1, 0, 64}, {1, 0, 64}}}};
+  const std::pair<std::uint64_t, Ranges> keys[] = {{1, {{1, 0, 64}}},
+                                                   {2, {{1, 0, 64}}},
+                                                   {1, {{2, 0, 64}}},
+                                                   {1, {{1, 0, 128}}},
+                                                   {1, {{1, 256, 64}}},
+                                                   {1, {{1, 0, 64}, {2, 0, 64}}},
+                                                   {1, {{2, 0, 64}, {1, 0, 64}}},
+                                                   {1, {}},
+                                                   {1, {{1, 0, 64}, {1, 0, 64}}}};
   for (const auto& [layout, ranges] : keys) get(cache, layout, ranges, &made);
   EXPECT_EQ(made, 9);
   for (const auto& [layout, ranges] : keys) get(cache, layout, ranges, &made);

@@ -148,28 +148,23 @@ struct Params { m: u32, n: u32, k: u32, alpha: f32 }
                         .label = "matmul"});
 }
 
-/// A kernel of one thread that takes a while: `rounds` times 4,096 steps of an LCG whose state ends in y[0]. lavapipe ends
-/// a loop after 65,535 turns (LLVMpipe's own guard against hangs), so each of the two stays below that.
-struct SpinParams {
-  std::uint32_t rounds;
-};
-constexpr std::uint32_t kMostSpinRounds = 60'000;
+/// A kernel that takes a while: each group runs kSpinTurns steps of an LCG on its word of y. Longer work takes more
+/// groups, not more turns: lavapipe silently ends all loops of an invocation after 65,535 turns in sum (LLVMpipe's
+/// guard against hangs).
+constexpr std::uint32_t kSpinTurns = 60'000;
 inline Kernel spin_kernel(Device& device) {
   return device.kernel({.source = R"(
-struct Params { rounds: u32 }
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
-fn turn(start: u32) -> u32 {
-  var s = start;
-  for (var i = 0u; i < 4096u; i++) { s = s * 1664525u + 1013904223u; }
-  return s;
-}
-@compute @workgroup_size(1) fn main() {
-  for (var i = 0u; i < params.rounds; i++) { y[0] = turn(y[0]); }
+@compute @workgroup_size(1) fn main(@builtin(workgroup_id) group: vec3u) {
+  var s = y[group.x];
+  for (var i = 0u; i < turns; i++) { s = s * 1664525u + 1013904223u; }
+  y[group.x] = s;
 })",
-                        .label = "spin"});
+                        .label = "spin",
+                        .constants = {{"turns", "u32", std::to_string(kSpinTurns)}}});
 }
-inline std::uint32_t spin_result(std::uint32_t start, std::uint32_t rounds) {
-  for (std::uint64_t i = 0; i < std::uint64_t{rounds} * 4096; ++i) start = start * 1664525u + 1013904223u;
+inline std::uint32_t spin_result(std::uint32_t start) {
+  for (std::uint32_t i = 0; i < kSpinTurns; ++i) start = start * 1664525u + 1013904223u;
   return start;
 }
 

@@ -45,7 +45,8 @@ TEST(Env, Counts) {
     const Setting s(kName, text);
     EXPECT_EQ(env_count(kName), value) << text;
   }
-  for (const char* text : {"-1", "+1", " 1", "1 ", "1.5", "K", "1KB", "0x10", "x", "18446744073709551616", "17179869184G"}) {
+  for (const char* text :
+       {"-1", "+1", " 1", "1 ", "1.5", "K", "1KB", "0x10", "x", "18446744073709551616", "17179869184G"}) {
     const Setting s(kName, text);
     expect_error(error_of([] { env_count(kName); }), ErrorCode::invalid_argument, {kName, text});
   }

@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "memory/buffer_pool.h"
 #include "dispatch/state.h"
+#include "memory/buffer_pool.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 

@@ -1,8 +1,8 @@
 // The pool of memory that reads go through.
 #include <gtest/gtest.h>
 
-#include "memory/staging_pool.h"
 #include "dispatch/state.h"
+#include "memory/staging_pool.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 
@@ -13,7 +13,9 @@ using memory::StagingPool;
 using MapState = webgpu::Gpu::MapState;
 using MapStatus = webgpu::Gpu::MapStatus;
 
-StagingPool pool_of(std::uint64_t cap) { return StagingPool(test_device().state()->gpu, cap); }
+StagingPool pool_of(std::uint64_t cap) {
+  return StagingPool(test_device().state()->gpu, cap);
+}
 
 // A38, A40.
 TEST(StagingPool, A38_MostRecentlyReleasedFirst) {

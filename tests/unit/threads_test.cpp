@@ -1,5 +1,5 @@
-// Many threads on one device: parameters, streams, caches, registry and pools keep every thread's work apart and none of
-// it is lost. ThreadSanitizer runs this program too.
+// Many threads on one device: parameters, streams, caches, registry and pools keep every thread's work apart and none
+// of it is lost. ThreadSanitizer runs this program too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,7 +23,9 @@ constexpr std::uint32_t kAllocationRounds = 300;
 constexpr std::uint32_t kAllocationRounds = 1500;
 #endif
 
-std::uint32_t sum_to(std::uint32_t n) { return n * (n + 1) / 2; }
+std::uint32_t sum_to(std::uint32_t n) {
+  return n * (n + 1) / 2;
+}
 
 TEST(Threads, D2_OwnBuffersDefaultStream) {
   Device& device = test_device();
@@ -84,7 +86,8 @@ TEST(Threads, D2_SharedBufferOwnStreams) {
   EXPECT_EQ(read_vector<std::uint32_t>(device, shared, 16), std::vector<std::uint32_t>(16, kThreads * sum_to(kRounds)));
 }
 
-// Two threads at a time meet on a buffer once, then a read: the window in which a use could go unnoticed is widest here.
+// Two threads at a time meet on a buffer once, then a read: the window in which a use could go unnoticed is widest
+// here.
 TEST(Threads, D2_UsesThatMeetAreAllSeenByTheNextRead) {
   Device& device = test_device();
   const Kernel add = add_kernel(device);
@@ -271,7 +274,8 @@ TEST(Threads, D38_EachThreadGetsItsOwnError) {
       if (t % 2 == 0) {
         try {
           device.kernel({.source = "@group(0) @binding(0) var<storage, read_write> y: array<u32>;\n"
-                                   "@compute @workgroup_size(1) fn main() { y[0] = " + name + "; }",
+                                   "@compute @workgroup_size(1) fn main() { y[0] = " +
+                                   name + "; }",
                          .label = name});
         } catch (const Error& e) {
           right += e.code() == ErrorCode::compile_error && std::string(e.what()).find(name) != std::string::npos;

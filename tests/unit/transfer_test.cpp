@@ -17,8 +17,9 @@ using namespace std::chrono_literals;
 using Bytes = std::vector<unsigned char>;
 
 Bytes pattern(std::size_t n) {
-  Bytes out(n);
-  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<unsigned char>(i % 251);
+  Bytes out;
+  out.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) out.push_back(static_cast<unsigned char>(i % 251));
   return out;
 }
 
@@ -132,7 +133,9 @@ TEST(Transfer, A28_RangesOfFiveBytes) {
 
 TEST(Transfer, A28_Plan) {
   const Buffer b = test_device().alloc(1000);
-  const auto plan = [&](std::uint64_t offset, std::uint64_t size) { return memory::plan_read(*b.state(), offset, size); };
+  const auto plan = [&](std::uint64_t offset, std::uint64_t size) {
+    return memory::plan_read(*b.state(), offset, size);
+  };
   EXPECT_EQ(plan(0, 1000).copy_size, 1000u);
   EXPECT_EQ(plan(7, 1).copy_offset, 4u);
   EXPECT_EQ(plan(7, 1).trim, 3u);
@@ -199,7 +202,8 @@ TEST(Transfer, D7_WritesThatEndAtTheEnd) {
     for (std::size_t offset = 0; offset < size; ++offset) {
       Bytes want = pattern(size);
       const Buffer b = upload_vector(device, want);
-      std::fill(want.begin() + static_cast<std::ptrdiff_t>(offset), want.end(), static_cast<unsigned char>(0xc3));
+      want.resize(offset);
+      want.resize(size, 0xc3);
       write_bytes(device, b, offset, Bytes(size - offset, 0xc3));
       ASSERT_EQ(read_bytes(device, b, 0, size), want) << size << " from " << offset;
     }
@@ -345,10 +349,12 @@ TEST(Transfer, ReadbacksAreDroppedMovedAndCancelled) {
 // C3, C8: (0,4), (2,4), (6,0) of one buffer, with another buffer's beside them, in one submit.
 TEST(Transfer, C8_SeveralRanges) {
   Device& device = test_device();
-  const Buffer b = upload_vector(device, Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9}), other = upload_vector(device, Bytes{21, 22, 23});
+  const Buffer b = upload_vector(device, Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9}),
+               other = upload_vector(device, Bytes{21, 22, 23});
   Bytes first(4), second(4), last(1), others(2);
   const auto out = [](Bytes& to) { return std::as_writable_bytes(std::span(to)); };
-  const ReadRange ranges[] = {{b, 0, out(first)}, {b, 2, out(second)}, {b, 6, {}}, {other, 1, out(others)}, {b, 8, out(last)}};
+  const ReadRange ranges[] = {
+      {b, 0, out(first)}, {b, 2, out(second)}, {b, 6, {}}, {other, 1, out(others)}, {b, 8, out(last)}};
   const Stats before = device.stats();
   device.read_ranges(ranges);
   EXPECT_EQ(device.stats().submits - before.submits, 1u);
@@ -359,60 +365,61 @@ TEST(Transfer, C8_SeveralRanges) {
   device.read_ranges({});
 }
 
-// D36, M15, rule 8: a deadline that passes is an error that leaves all usable. wgpu-native on lavapipe runs the work inside
-// submit (webgpu-facts), so there the call may come back late, and with the data: the deadline bounds the wait, not the
-// driver's own call. Everywhere else 1 ms must end in a time-out soon.
+// D36, M15, rule 8: a deadline that passes is an error that leaves all usable. The read joins the batch that it waits
+// for, so it is one submit: on Mesa 22's lavapipe under wgpu-native a second one blocks in the driver until the first
+// is done, which no deadline of ours can end; hence both answers are right for reads behind work that is submitted
+// already.
 TEST(Transfer, D36_M15_DeadlineOnALongKernel) {
   Device& device = test_device();
   const Kernel spin = spin_kernel(device);
-  const Buffer y = upload_vector<std::uint32_t>(device, {1});
-  std::uint32_t rounds = 64;
-  std::uint32_t state = 1;
-  const auto run = [&] {
-    spin(device.stream(), {{"y", y}}, SpinParams{rounds}, Grid{});
-    state = spin_result(state, rounds);
+  constexpr std::uint32_t kGroups = 1024;
+  const Buffer y = device.zeros_bytes(kGroups * 4);
+  std::uint32_t repeats = 1;
+  std::uint32_t state = 0;  // of the first group
+  const auto record = [&] {
+    for (std::uint32_t i = 0; i < repeats; ++i) {
+      spin(device.stream(), {{"y", y}}, Grid{kGroups, 1, 1});
+      state = spin_result(state);
+    }
   };
   std::chrono::nanoseconds took{0};
-  for (;;) {  // finds a length of a quarter of a second or so
-    spin(device.stream(), {{"y", y}}, SpinParams{rounds}, Grid{});
+  for (;; repeats *= 2) {  // finds a length of a quarter of a second or more
+    record();
     const auto start = std::chrono::steady_clock::now();
     device.synchronize();
     took = std::chrono::steady_clock::now() - start;
-    state = spin_result(state, rounds);
-    if (took >= 250ms || rounds == kMostSpinRounds) break;
-    rounds = std::min(rounds * (took < 50ms ? 4 : 2), kMostSpinRounds);
+    if (took >= 250ms || repeats == 4096) break;
   }
-  ASSERT_GE(took, 200ms);
+  ASSERT_GE(took, 250ms);
 
-  run();
-  auto start = std::chrono::steady_clock::now();
-  device.stream().submit();
-  const bool runs_inside_submit = std::chrono::steady_clock::now() - start > took / 4;
-  RecordProperty("runs_inside_submit", runs_inside_submit ? "yes" : "no");
   std::uint32_t out = 0xdeadbeef;
   const auto span = std::as_writable_bytes(std::span(&out, 1));
-  start = std::chrono::steady_clock::now();
-  try {
-    device.read(y, 0, span, {1ms});
-    EXPECT_TRUE(runs_inside_submit) << "a kernel of " << took.count() << " ns was done within 1 ms";
-    EXPECT_EQ(out, state);
-  } catch (const Error& e) {
-    expect_error(e, ErrorCode::timed_out);
-    EXPECT_EQ(out, 0xdeadbeef);  // A31
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 50ms + took / 4);
-  }
+  record();
+  const auto start = std::chrono::steady_clock::now();
+  expect_error(error_of([&] { device.read(y, 0, span, {1ms}); }), ErrorCode::timed_out);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 50ms + took / 8);  // the eighth: for a loaded machine
+  EXPECT_EQ(out, 0xdeadbeef);                                            // A31
   device.read(y, 0, span, {60s});
   EXPECT_EQ(out, state);
 
+  record();
+  Readback late = device.read_async(y, 0, 4);
+  expect_error(error_of([&] { late.wait({1ms}); }), ErrorCode::timed_out);
+  late.wait({60s});  // the read went on
+  EXPECT_EQ(std::memcmp(late.view().data(), &state, 4), 0);
+  late.cancel();
+
   // 50 in a row leak nothing.
+  device.synchronize();
+  device.trim();
   const std::uint64_t staging = device.stats().staging_bytes;
-  run();
+  record();
   for (int i = 0; i < 50; ++i) {
     try {
       device.read(y, 0, span, {0ns});
       EXPECT_EQ(out, state);
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::timed_out);
+      EXPECT_EQ(e.code(), ErrorCode::timed_out) << e.what();
     }
   }
   device.read(y, 0, span, {60s});

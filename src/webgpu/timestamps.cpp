@@ -1,0 +1,60 @@
+#include "webgpu/timestamps.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "webgpu/encoder.h"
+#include "weft/error.h"
+
+namespace weft::webgpu {
+
+ComputePass Timestamps::begin_pass(const Encoder& encoder) {
+  const std::size_t set = count_ / kPairsPerSet;
+  const auto pair = static_cast<std::uint32_t>(count_ % kPairsPerSet);
+  if (set == sets_.size()) sets_.push_back(gpu_.create_query_set(2 * kPairsPerSet, "weft.timestamps"));
+  ++count_;
+  WGPUPassTimestampWrites writes = WGPU_PASS_TIMESTAMP_WRITES_INIT;
+  writes.querySet = sets_[set].get();
+  writes.beginningOfPassWriteIndex = 2 * pair;
+  writes.endOfPassWriteIndex = 2 * pair + 1;
+  WGPUComputePassDescriptor descriptor = WGPU_COMPUTE_PASS_DESCRIPTOR_INIT;
+  descriptor.timestampWrites = &writes;
+  return ComputePass(wgpuCommandEncoderBeginComputePass(encoder.get(), &descriptor));
+}
+
+std::vector<std::pair<double, double>> Timestamps::read(Clock::time_point deadline) {
+  std::vector<std::pair<double, double>> out;
+  const double period = timestamp_period(gpu_.raw_queue());
+  for (std::size_t set = 0; set < sets_.size(); ++set) {
+    const auto pairs = static_cast<std::uint32_t>(std::min<std::size_t>(kPairsPerSet, count_ - set * kPairsPerSet));
+    const std::uint64_t bytes = std::uint64_t{16} * pairs;
+    const BufferHandle resolved = gpu_.create_buffer(
+        bytes, static_cast<std::uint32_t>(WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc), false, "weft.timestamps");
+    const BufferHandle staging = gpu_.create_buffer(
+        bytes, static_cast<std::uint32_t>(WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst), false, "weft.timestamps");
+    Encoder encoder = gpu_.create_encoder("weft.timestamps");
+    wgpuCommandEncoderResolveQuerySet(encoder.get(), sets_[set].get(), 0, 2 * pairs, resolved.get(), 0);
+    copy(encoder, resolved.get(), 0, staging.get(), 0, bytes);
+    gpu_.submit(std::move(encoder), "weft.timestamps");
+    const auto map = gpu_.map_async(staging.get(), false, bytes);
+    const auto settled = [&] { return map->status.load(std::memory_order_acquire) != Gpu::MapStatus::pending || gpu_.lost(); };
+    const bool in_time = wait_until([this] { gpu_.poll(); }, settled, deadline);
+    gpu_.check_alive("profile");
+    if (!in_time || map->status.load(std::memory_order_acquire) != Gpu::MapStatus::ready) {
+      throw Error(ErrorCode::timed_out, "profile: the timestamps were not there before the deadline",
+                  "raise WEFT_WAIT_TIMEOUT, or profile less at once");
+    }
+    const auto mapped = gpu_.mapped_range(staging.get(), bytes, false);
+    for (std::uint32_t i = 0; i < pairs; ++i) {
+      std::uint64_t ticks[2];
+      std::memcpy(ticks, mapped.data() + std::size_t{16} * i, sizeof ticks);
+      out.emplace_back(static_cast<double>(ticks[0]) * period, static_cast<double>(ticks[1]) * period);
+    }
+    gpu_.unmap(staging.get());
+  }
+  sets_.clear();
+  count_ = 0;
+  return out;
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,33 @@
+// GPU timestamps around compute passes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "webgpu/gpu.h"
+
+namespace weft::webgpu {
+
+using QuerySet = Owned<WGPUQuerySet, wgpuQuerySetRelease>;
+
+/// Pairs of timestamps, one pair a pass. Grows by query sets of 4,096 (WebGPU's most). Not thread-safe: under its stream's
+/// lock. Needs Features::timestamps.
+class Timestamps {
+ public:
+  explicit Timestamps(Gpu& gpu) : gpu_(gpu) {}
+
+  /// Begins a pass whose begin and end are timed as pair `count() - 1`.
+  ComputePass begin_pass(const Encoder& encoder);
+  std::size_t count() const noexcept { return count_; }
+  /// Nanoseconds on the device's clock: begin and end of each pair. Submits, waits until `deadline`, and forgets all pairs.
+  std::vector<std::pair<double, double>> read(Clock::time_point deadline);
+
+ private:
+  static constexpr std::uint32_t kPairsPerSet = 2048;
+
+  Gpu& gpu_;
+  std::vector<QuerySet> sets_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace weft::webgpu

@@ -1,0 +1,417 @@
+"""The command weft as a person meets it: eval, run, info; exit statuses; messages; what is left on disk.
+
+WEFT_CLI is the built command, WEFT_LAUNCHER what to start it behind (a Dawn build needs its loader).
+Issue 3, points 3, 7, 8, 9 and "How it is judged".
+"""
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+CLI = shlex.split(os.environ.get("WEFT_LAUNCHER", "")) + [os.environ["WEFT_CLI"]]
+
+
+def weft(*args, cwd=None, env=None):
+    return subprocess.run([*CLI, *map(str, args)], cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True,
+                          text=True, timeout=240, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def box(tmp_path):
+    """A folder with arrays; files(box) tells what else came into being."""
+    rng = np.random.default_rng(7)
+    np.save(tmp_path / "x.npy", rng.standard_normal((37, 64)).astype("f4"))
+    np.save(tmp_path / "w.npy", rng.standard_normal((64, 10)).astype("f4"))
+    np.save(tmp_path / "wbad.npy", np.zeros((65, 10), "f4"))
+    np.save(tmp_path / "b.npy", rng.standard_normal(10).astype("f4"))
+    np.save(tmp_path / "v.npy", np.arange(6, dtype="f4"))
+    np.save(tmp_path / "i.npy", np.array([1, 2, 3], "i4"))
+    np.save(tmp_path / "f64.npy", np.array([0.5, 1e300, -2.0]))
+    np.save(tmp_path / "i64.npy", np.array([1, -2, 3]))
+    np.save(tmp_path / "big.npy", np.array([1, 2**40]))
+    np.save(tmp_path / "fortran.npy", np.asfortranarray(np.arange(12, dtype="f4").reshape(3, 4)))
+    np.savez(tmp_path / "a.npz", first=np.arange(3, dtype="f4"), second=np.ones(3, "f4"))
+    (tmp_path / "empty.npy").write_bytes(b"")
+    (tmp_path / "short.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:500])
+    return tmp_path
+
+
+def load(path, name="out.npy"):
+    return np.load(path / name, allow_pickle=False)
+
+
+def failed(result, status=2):
+    """One message on stderr, with a fix; nothing on stdout."""
+    assert result.returncode == status, (result.stdout, result.stderr)
+    assert result.stdout == ""
+    assert result.stderr.startswith("weft: "), result.stderr
+    assert result.stderr.count("weft: ") == 1 and result.stderr.count("Fix: ") == 1, result.stderr
+    assert result.stderr.endswith(".\n")
+    assert "\x1b" not in result.stderr
+    return result.stderr
+
+
+def done(result):
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+# -- eval ---------------------------------------------------------------------------------------------------------
+
+
+def test_eval_writes_what_numpy_computes(box):
+    result = weft("eval", "maximum(x @ w + b, 0)", "x=x.npy", "w=w.npy", "b=b.npy", "-o", "out.npy", cwd=box)
+    assert done(result) == "" and result.stderr == ""
+    x, w, b = (load(box, n) for n in ("x.npy", "w.npy", "b.npy"))
+    expected = np.maximum(x.astype("f8") @ w + b, 0)
+    got = load(box)
+    assert got.dtype == np.float32 and got.flags.c_contiguous
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_eval_prints_as_numpy(box):
+    assert done(weft("eval", "v.reshape(2, 3) * 2", "v=v.npy", cwd=box)) == f"{load(box, 'v.npy').reshape(2, 3) * 2}\n"
+    assert done(weft("eval", "arange(2000)")) == f"{np.arange(2000)}\n"
+    assert "..." not in done(weft("eval", "arange(2000)", "--threshold", 5000))
+    assert done(weft("eval", "i + 1", "i=i.npy", cwd=box)) == "[2 3 4]\n"
+
+
+def test_eval_expression_may_begin_with_a_sign(box):
+    assert done(weft("eval", "-i", "i=i.npy", cwd=box)) == "[-1 -2 -3]\n"
+    assert done(weft("eval", "--json", "--i", "i=i.npy", cwd=box)).startswith("{")
+    assert done(weft("eval", "-offset * 2", "offset=i.npy", cwd=box)) == "[-2 -4 -6]\n"
+    weft("eval", "-o", "out.npy", "-i", "i=i.npy", cwd=box)
+    assert load(box).tolist() == [-1, -2, -3]
+
+
+def test_eval_takes_numbers(box):
+    assert done(weft("eval", "i * k", "i=i.npy", "k=-2", cwd=box)) == "[-2 -4 -6]\n"
+    assert done(weft("eval", "i * k", "i=i.npy", "k=.5", cwd=box)) == "[0.5 1.  1.5]\n"
+    assert done(weft("eval", "i * k", "i=i.npy", "k=1e1", cwd=box)) == "[10. 20. 30.]\n"
+    os.rename(box / "i.npy", box / "3")
+    assert done(weft("eval", "k * 2", "k=./3", cwd=box)) == "[2 4 6]\n"
+    assert "inf" in failed(weft("eval", "k * 2", "k=inf", cwd=box))  # a file's name, and there is none
+
+
+def test_eval_reads_archives_and_fortran_order(box):
+    assert done(weft("eval", "a + b", "a=a.npz:first", "b=a.npz:second", cwd=box)) == "[1. 2. 3.]\n"
+    assert done(weft("eval", "f[1:, ::2]", "f=fortran.npy", cwd=box)) == f"{load(box, 'fortran.npy')[1:, ::2]}\n"
+
+
+def test_eval_fuses(box):
+    out = json.loads(done(weft("eval", "relu(x*x + 2)", "x=x.npy", "--json", "-o", "out.npy", cwd=box)))
+    assert out["stats"]["dispatches"] == 1
+    assert out["stats"]["fused_ops"] == 2
+    assert out["stats"]["bytes_uploaded"] == 37 * 64 * 4 == out["stats"]["bytes_read"]
+    assert out["result"] == {"shape": [37, 64], "dtype": "float32", "file": "out.npy"}
+
+
+def test_eval_json_has_the_values(box):
+    out = json.loads(done(weft("eval", "i / array([0, 1, 2]) + 0.5", "i=i.npy", "--json", cwd=box)))
+    assert out["result"]["values"] == ["Infinity", 2.5, 2.0]
+    assert out["device"]["name"]
+    assert set(out["stats"]["times_ms"]) == {"load", "open", "upload", "compile", "compute", "read", "save"}
+
+
+def test_eval_stats_go_to_stderr(box):
+    result = weft("eval", "i + 1", "i=i.npy", "--stats", cwd=box)
+    assert done(result) == "[2 3 4]\n"
+    for word in ("dispatches", "submits", "bytes", "pipelines", "bind groups", "compile", "upload", "read"):
+        assert word in result.stderr
+
+
+def test_eval_shows_the_place(box):
+    message = failed(weft("eval", "x @ w + b", "x=x.npy", "w=wbad.npy", "b=b.npy", "-o", "out.npy", cwd=box))
+    assert message == ("weft: eval: shapes don't match\n"
+                       "    x @ w + b\n"
+                       "    ~~^~~ (37, 64) and (65, 10): inner lengths 64 and 65 differ. "
+                       "Fix: transpose w, or check wbad.npy.\n")
+    assert not (box / "out.npy").exists()
+
+
+@pytest.mark.parametrize("args, words", [
+    (["eval", "x +", "x=x.npy"], ["^"]),
+    (["eval", "sofmax(x)", "x=x.npy"], ["did you mean 'softmax'"]),
+    (["eval", "x + yy", "x=x.npy"], ["yy is not given", "given: x", "yy=FILE"]),
+    (["eval", "x + 1", "x=x.npy", "y=w.npy"], ["'y' is given", "does not use it"]),
+    (["eval", "x + 1", "x=x.npy", "x=w.npy"], ["'x' is given twice"]),
+    (["eval", "x + 1", "x.npy"], ["name=x.npy"]),
+    (["eval", "x + 1", "x=nowhere.npy"], ["nowhere.npy"]),
+    (["eval", "x + 1", "x=empty.npy"], ["empty.npy"]),
+    (["eval", "x + 1", "x=short.npy"], ["short.npy", "truncated"]),
+    (["eval", "x + 1", "x=a.npz:third"], ["third", "first"]),
+    (["eval", "x + 1", "x=f64.npy"], ["float64", "--allow-downcast"]),
+    (["eval", "x + 1", "x=i64.npy"], ["int64", "--allow-downcast"]),
+    (["eval", "x + 1", "x=big.npy", "--allow-downcast"], ["1099511627776", "index (1,)"]),
+    (["eval", "x + 1", "x=x.npy", "-o", "none/out.npy"], ["no folder 'none'"]),
+    (["eval", "x + 1", "x=x.npy", "-o", "."], ["not a file"]),
+    (["eval", "x + 1", "x=x.npy", "--device", "no such thing"], ["no such thing"]),
+    (["eval", "x + 1", "x=x.npy", "--threshold", "-1"], ["--threshold"]),
+    (["eval", "x[40]", "x=x.npy"], ["index 40", "use an index from -37 to 36"]),
+    (["eval", "v[i]", "v=v.npy", "i=i.npy", "--unknown"], ["--unknown"]),
+    (["eval"], ["EXPR"]),
+    ([], ["subcommand"]),
+    (["frobnicate"], ["frobnicate"]),
+])
+def test_eval_refuses(box, args, words):
+    if args and args[0] == "eval" and len(args) > 1 and "-o" not in args:
+        args = [*args, "-o", "out.npy"]
+    before = sorted(os.listdir(box))
+    message = failed(weft(*args, cwd=box))
+    for word in words:
+        assert word in message
+    assert sorted(os.listdir(box)) == before
+
+
+def test_eval_index_from_data_out_of_range(box):
+    np.save(box / "j.npy", np.array([0, 6], "i4"))
+    message = failed(weft("eval", "v[j] + 1", "v=v.npy", "j=j.npy", "-o", "out.npy", cwd=box))
+    assert "v[j] + 1\n" in message and "6" in message
+    assert not (box / "out.npy").exists()
+
+
+def test_eval_notes_what_it_converts(box):
+    result = weft("eval", "x * 2", "x=f64.npy", "--allow-downcast", cwd=box)
+    assert done(result) == "[ 1. inf -4.]\n"
+    assert result.stderr == "weft: note: f64.npy: float64 read as float32 (1 value overflowed to inf)\n"
+    assert done(weft("eval", "x * 2", "x=i64.npy", "--allow-downcast", cwd=box)) == "[ 2 -4  6]\n"
+
+
+def test_eval_replaces_a_file_whole(box):
+    (box / "out.npy").write_bytes(b"before")
+    failed(weft("eval", "x + y", "x=x.npy", "y=v.npy", "-o", "out.npy", cwd=box))
+    assert (box / "out.npy").read_bytes() == b"before"
+    done(weft("eval", "v + 1", "v=v.npy", "-o", "out.npy", cwd=box))
+    assert load(box).tolist() == [1, 2, 3, 4, 5, 6]
+    done(weft("eval", "v + 1", "v=out.npy", "-o", "out.npy", cwd=box))
+    assert load(box).tolist() == [2, 3, 4, 5, 6, 7]
+
+
+def test_eval_control_characters_do_not_reach_the_terminal(box):
+    assert "\x1b" not in failed(weft("eval", "x + \x1b[31m", "x=x.npy", cwd=box))
+
+
+def test_no_adapter_is_status_1(box):
+    env = {"VK_ICD_FILENAMES": "/nonexistent", "VK_DRIVER_FILES": "/nonexistent"}
+    result = weft("eval", "v + 1", "v=v.npy", "-o", "out.npy", cwd=box, env=env)
+    assert result.returncode == 1 and result.stdout == ""
+    ours = [line for line in result.stderr.splitlines() if line.startswith("weft: ")]  # Dawn adds warnings of its own
+    assert len(ours) == 1 and "no adapter" in ours[0] and "Fix: " in ours[0], result.stderr
+    assert not (box / "out.npy").exists()
+
+
+# -- info -----------------------------------------------------------------------------------------------------------
+
+
+def test_info():
+    text = done(weft("info"))
+    assert re.match(r"weft \d+\.\d+\.\d+, (wgpu-native|dawn) ", text)
+    assert re.search(r"^\* \d+ \S", text, re.M)
+    out = json.loads(done(weft("info", "--json")))
+    opened = next(a for a in out["adapters"] if a["index"] == out["opened"])
+    assert opened["name"] in text
+    assert opened["limits"]["max_storage_binding_size"] >= 128 << 20
+    assert set(out["device"]["features"]) >= {"f16", "subgroups", "timestamps", "immediates"}
+    assert done(weft("--version")).startswith("weft ")
+
+
+def test_help_has_examples():
+    for command in (["--help"], ["eval", "--help"], ["run", "--help"], ["info", "--help"]):
+        text = done(weft(*command))
+        assert "Example" in text and "weft " in text
+
+
+# -- run ------------------------------------------------------------------------------------------------------------
+
+SAXPY = """struct Params { a: f32, n: u32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = linear_index(id);
+  if (i < params.n) { y[i] += params.a * x[i]; }
+}
+"""
+
+FILL = """override SCALE: f32 = 1.0;
+@group(0) @binding(0) var<storage, read_write> z: array<f32>;
+@compute @workgroup_size(8, 8) fn main(@builtin(global_invocation_id) id: vec3u) {
+  if (id.x < 16u && id.y < 16u) { z[id.y * 16u + id.x] = SCALE * f32(id.x + TILE * id.y); }
+}
+"""
+
+
+@pytest.fixture
+def kernels(box):
+    (box / "saxpy.wgsl").write_text(SAXPY)
+    (box / "fill.wgsl").write_text(FILL)
+    return box
+
+
+def test_run_updates_an_input(kernels):
+    v = load(kernels, "v.npy")
+    result = weft("run", "saxpy.wgsl", "x=v.npy", "y=v.npy", "--param", "a=2.5", "--param", "n=6", "-o", "y=out.npy",
+                  "--stats", cwd=kernels)
+    assert done(result) == "" and "dispatches   1" in result.stderr
+    assert load(kernels).tolist() == (v + 2.5 * v).tolist()
+    assert load(kernels, "v.npy").tolist() == v.tolist()
+
+
+def test_run_sets_constants_and_overrides(kernels):
+    done(weft("run", "fill.wgsl", "--out", "z:float32:16,16", "--set", "TILE=100", "--set", "SCALE=0.5", "--groups",
+              "2,2", "-o", "z=out.npy", cwd=kernels))
+    column, row = np.meshgrid(np.arange(16), np.arange(16))
+    np.testing.assert_array_equal(load(kernels), (0.5 * (column + 100 * row)).astype("f4"))
+
+
+def test_run_prints_without_output_file(kernels):
+    (kernels / "iota.wgsl").write_text("""
+@group(0) @binding(0) var<storage, read_write> z: array<u32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
+  if (id.x < arrayLength(&z)) { z[id.x] = id.x * id.x; }
+}""")
+    assert done(weft("run", "iota.wgsl", "--out", "z:u32:5", cwd=kernels)) == "[ 0  1  4  9 16]\n"
+    out = json.loads(done(weft("run", "iota.wgsl", "--out", "z:u32:5", "--json", cwd=kernels)))
+    assert out["results"]["z"] == {"dtype": "uint32", "shape": [5], "values": [0, 1, 4, 9, 16]}
+
+
+def test_run_past_65535_groups(kernels):
+    (kernels / "count.wgsl").write_text("""
+@group(0) @binding(0) var<storage, read_write> z: array<u32>;
+@compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = linear_index(id);
+  if (i < arrayLength(&z)) { z[i] = i; }
+}""")
+    done(weft("run", "count.wgsl", "--out", "z:u32:70001", "-o", "z=out.npy", cwd=kernels))
+    np.testing.assert_array_equal(load(kernels), np.arange(70001, dtype="u4"))
+
+
+def test_run_shows_the_place_of_a_compile_error(kernels):
+    (kernels / "bad.wgsl").write_text("""@group(0) @binding(0) var<storage, read_write> z: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
+  z[id.x] = nonsense;
+}""")
+    message = failed(weft("run", "bad.wgsl", "--out", "z:f32:4", "-o", "z=out.npy", cwd=kernels))
+    assert re.search(r"bad\.wgsl:3:\d+: ", message)
+    lines = message.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.strip() == "z[id.x] = nonsense;")
+    assert lines[at + 1].index("^") == lines[at].index("nonsense")
+    assert not (kernels / "out.npy").exists()
+
+
+RUN = ["run", "saxpy.wgsl", "x=v.npy", "y=v.npy", "--param", "a=1", "--param", "n=6"]
+
+
+@pytest.mark.parametrize("args, words", [
+    (["run", "none.wgsl"], ["none.wgsl"]),
+    (["run", "saxpy.wgsl", "x=v.npy", "--param", "a=1", "--param", "n=6"], ["nothing is bound to y", "y=FILE"]),
+    ([*RUN, "q=v.npy"], ["'q'", "the source has x and y"]),
+    ([*RUN, "--out", "x:f32:6"], ["'x' is given twice"]),
+    (["run", "saxpy.wgsl", "y=v.npy", "--out", "x:f32:6", "--param", "a=1", "--param", "n=6"], ["only reads it"]),
+    (RUN[:-2], ["no value for n", "--param n="]),
+    ([*RUN, "--param", "m=1"], ["no such member", "a and n"]),
+    ([*RUN[:-1], "n=-1"], ["no u32"]),
+    ([*RUN[:-1], "n=1.5"], ["no u32"]),
+    ([*RUN[:-1], "n=six"], ["no u32"]),
+    ([*RUN, "-o", "q=out.npy"], ["bound to nothing"]),
+    ([*RUN, "-o", "y=none/out.npy"], ["no folder"]),
+    ([*RUN, "--groups", "0"], ["--groups 0"]),
+    ([*RUN, "--groups", "70000"], ["70000", "65535"]),
+    ([*RUN, "--entry", "mian"], ["mian", "main"]),
+    (["run", "saxpy.wgsl", "x=i.npy", "y=v.npy", "--param", "a=1", "--param", "n=6"], ["'x'", "int32", "array<f32>"]),
+    (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "TILE=1"], ["8 x 8", "--groups X,Y"]),
+    (["run", "fill.wgsl", "--out", "z:f33:256", "--set", "TILE=1"], ["f33"]),
+    (["run", "fill.wgsl", "--out", "z:f32:2x2", "--set", "TILE=1"], ["2x2"]),
+    (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "TILE=many"], ["many"]),
+    (["run", "fill.wgsl", "--out", "z:f32:256", "--groups", "2,2"], ["TILE"]),
+])
+def test_run_refuses(kernels, args, words):
+    before = sorted(os.listdir(kernels))
+    message = failed(weft(*args, cwd=kernels))
+    for word in words:
+        assert word in message
+    assert sorted(os.listdir(kernels)) == before
+
+
+def test_run_refuses_too_small_an_array(kernels):
+    (kernels / "vec.wgsl").write_text("""
+@group(0) @binding(0) var<storage, read> x: array<f32, 100>;
+@group(0) @binding(1) var<storage, read_write> z: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) { z[id.x] = x[id.x]; }""")
+    message = failed(weft("run", "vec.wgsl", "x=v.npy", "--out", "z:f32:64", cwd=kernels))
+    assert "'x'" in message and "24 bytes given" in message and "400" in message
+
+
+def test_run_refuses_a_workgroup_over_the_limit(kernels):
+    (kernels / "wide.wgsl").write_text("""
+@group(0) @binding(0) var<storage, read_write> z: array<f32>;
+@compute @workgroup_size(65536) fn main(@builtin(global_invocation_id) id: vec3u) { z[id.x] = 42; }""")
+    message = failed(weft("run", "wide.wgsl", "--out", "z:f32:64", "-o", "z=out.npy", cwd=kernels))
+    assert "65536" in message and "limit" in message
+    assert not (kernels / "out.npy").exists()
+
+
+# -- the terminal ---------------------------------------------------------------------------------------------------
+
+
+def long_work(box):
+    """Some seconds of it, on any device."""
+    text = "y = x @ x" + "; y = y @ x * 0.001" * 400
+    np.save(box / "square.npy", np.full((1024, 1024), 0.01, "f4"))
+    return ["eval", text, "x=square.npy", "-o", "out.npy"]
+
+
+def on_a_terminal(args, cwd, interrupt_after=None):
+    """Runs with stderr on a terminal; returns the status and what was shown."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([*CLI, *args], cwd=cwd, stderr=slave, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    os.close(slave)
+    shown = b""
+    start = time.monotonic()
+    os.set_blocking(master, False)
+    while process.poll() is None and time.monotonic() - start < 200:
+        if interrupt_after is not None and time.monotonic() - start > interrupt_after:
+            process.send_signal(signal.SIGINT)
+            interrupt_after = None
+        try:
+            shown += os.read(master, 4096)
+        except (BlockingIOError, OSError):
+            time.sleep(0.02)
+    try:
+        shown += os.read(master, 65536)
+    except (BlockingIOError, OSError):
+        pass
+    os.close(master)
+    process.communicate()
+    return process.returncode, shown.decode()
+
+
+def test_progress_is_shown_on_a_terminal_and_cleared_when_interrupted(box):
+    status, shown = on_a_terminal(long_work(box), box, interrupt_after=2.5)
+    assert status == 130
+    assert "computing" in shown or "compiling" in shown
+    assert shown.endswith("\r\x1b[2K")
+    assert [f for f in os.listdir(box) if "out" in f] == []
+
+
+def test_short_work_shows_no_progress(box):
+    status, shown = on_a_terminal(["eval", "1 +", "-o", "out.npy"], box)
+    assert status == 2
+    assert "\x1b[1;31mweft:\x1b[0m" in shown and "\r\x1b[2K" not in shown
+
+
+def test_interrupt_without_a_terminal(box):
+    process = subprocess.Popen([*CLI, *long_work(box)], cwd=box, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == b"" and err == b""
+    assert [f for f in os.listdir(box) if "out" in f] == []

@@ -1,0 +1,162 @@
+// Opening devices: choice of adapter, limits, features, and what there is to say when there is none.
+#include "weft/device.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "unit/core_helpers.h"
+#include "unit/test_device.h"
+
+namespace weft::testing {
+namespace {
+
+TEST(Device, SaysWhatItIs) {
+  const Device& device = test_device();
+  EXPECT_GE(device.id(), 1u);
+  EXPECT_FALSE(device.adapter().name.empty());
+  EXPECT_FALSE(device.adapter().backend.empty());
+  EXPECT_FALSE(device.lost());
+  EXPECT_EQ(version(), "0.1.0");
+  EXPECT_FALSE(implementation_name().empty());
+  EXPECT_FALSE(implementation_version().empty());
+  for (AdapterType t : {AdapterType::discrete, AdapterType::integrated, AdapterType::virtual_gpu, AdapterType::cpu}) {
+    EXPECT_NE(to_string(t), "unknown");
+  }
+}
+
+// C2: the device has what the adapter has; D33: sizes are multiples of 4.
+TEST(Device, LimitsAreTheAdapters) {
+  const Device& device = test_device();
+  const Limits &l = device.limits(), &a = device.adapter().limits;
+  EXPECT_EQ(l.max_buffer_size, a.max_buffer_size);
+  EXPECT_EQ(l.max_storage_binding_size, a.max_storage_binding_size);
+  EXPECT_EQ(l.max_workgroup_invocations, a.max_workgroup_invocations);
+  EXPECT_EQ(l.max_buffer_size % 4, 0u);
+  EXPECT_EQ(l.max_storage_binding_size % 4, 0u);
+  EXPECT_GE(l.max_storage_buffers, 8u);
+  EXPECT_GE(l.max_workgroups_per_dimension, 65535u);
+  EXPECT_EQ(device.features().f16, device.adapter().features.f16);
+  EXPECT_EQ(device.features().immediates, l.max_immediate_size > 0);
+}
+
+TEST(Device, AdapterByIndexAndName) {
+  const auto adapters = Device::adapters();
+  ASSERT_FALSE(adapters.empty());
+  for (std::size_t i = 0; i < adapters.size(); ++i) EXPECT_EQ(adapters[i].index, i);
+  for (const std::string& wish : {std::string("no such adapter"), std::to_string(adapters.size()), std::string("-1"),
+                                  std::string("99999999999999999999999")}) {
+    DeviceOptions o;
+    o.adapter = wish;
+    expect_error(error_of([&] { Device::open(o); }), ErrorCode::invalid_argument,
+                 {"'" + wish + "'", adapters[0].name, "WEFT_ADAPTER"});
+  }
+}
+
+// The variable counts where the options are silent.
+TEST(Device, AdapterByEnvironment) {
+  setenv("WEFT_ADAPTER", "no such adapter", 1);
+  expect_error(error_of([] { Device::open(); }), ErrorCode::invalid_argument, {"'no such adapter'"});
+  unsetenv("WEFT_ADAPTER");
+}
+
+// Case LM02: WebGPU's default limits, as a modest adapter has them, and no optional features; the core works.
+TEST(Device, LM02_DefaultLimits) {
+  DeviceOptions o;
+  o.default_limits_only = true;
+  o.allow_f16 = o.allow_subgroups = o.allow_immediates = o.allow_timestamps = false;
+  o.adapter = "0";
+  Device device = Device::open(o);
+  const Limits& l = device.limits();
+  EXPECT_EQ(l.max_storage_binding_size, std::uint64_t{128} << 20);
+  EXPECT_EQ(l.max_buffer_size, std::uint64_t{256} << 20);
+  EXPECT_EQ(l.max_workgroup_invocations, 256u);
+  EXPECT_EQ(l.max_workgroup_size_x, 256u);
+  EXPECT_EQ(l.max_workgroup_storage, 16384u);
+  EXPECT_EQ(l.max_storage_buffers, 8u);
+  EXPECT_EQ(l.max_immediate_size, 0u);
+  EXPECT_FALSE(device.features().f16);
+  EXPECT_FALSE(device.features().subgroups);
+  EXPECT_FALSE(device.features().immediates);
+
+  const Kernel matmul = matmul_kernel(device);
+  const Buffer a = upload_vector<float>(device, {1, 2, 3, 4}), c = device.alloc(16);
+  matmul(device.stream(), {{"a", a}, {"b", a}, {"c", c}}, MatmulParams{2, 2, 2, 2}, Grid{});
+  EXPECT_EQ(read_vector<float>(device, c, 4), (std::vector<float>{14, 20, 30, 44}));
+  // Features that are off are refused by name, and limits are those asked for.
+  expect_error(error_of([&] {
+                 device.kernel({.source = "@group(0) @binding(0) var<storage, read_write> h: array<f16>;\n"
+                                          "@compute @workgroup_size(1) fn main() { h[0] = 1h; }",
+                                .label = "half"});
+               }),
+               ErrorCode::unsupported, {"half", "f16"});
+  expect_error(error_of([&] {
+                 device.kernel({.source = "@group(0) @binding(0) var<storage, read_write> y: array<u32>;\n"
+                                          "@compute @workgroup_size(32) fn main() { y[0] = subgroupAdd(1u); }",
+                                .label = "group sum"});
+               }),
+               ErrorCode::unsupported, {"group sum", "subgroups"});
+  expect_error(
+      error_of([&] { device.kernel({.source = "@compute @workgroup_size(512) fn main() {}", .label = "wide"}); }),
+      ErrorCode::compile_error, {"wide", "512", "256"});
+  expect_error(error_of([&] { device.alloc(l.max_buffer_size + 1); }), ErrorCode::out_of_range, {"268435456"});
+  // A buffer over the binding limit exists, and is bound in windows only (D33).
+  const Buffer big = device.alloc((std::size_t{128} << 20) + 256);
+  const Kernel add = add_kernel(device);
+  expect_error(error_of([&] { add(device.stream(), {{"y", big}}, AddParams{1, 1}, Grid{}); }), ErrorCode::out_of_range,
+               {"'y'", "134217728"});
+  device.stream().clear(big, std::size_t{128} << 20, 256);
+  add(device.stream(), {{"y", BindingRange(big, std::size_t{128} << 20, 256)}}, AddParams{7, 64}, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, big, 1, std::size_t{32} << 20)[0], 7u);
+}
+
+/// Runs in a process of its own, with no Vulkan driver: see LM09_NoAdapter.
+TEST(Device, DISABLED_WithoutADriver) {
+  EXPECT_TRUE(Device::adapters().empty());
+  expect_error(error_of([] { Device::open(); }), ErrorCode::unsupported, {"no adapter", "Vulkan", "VK_DRIVER_FILES"});
+}
+
+/// This program again, as it was started (through Dawn's loader, too), with one test only and no driver to find.
+int run_without_a_driver() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  const std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < all.size(); at += words.back().size() + 1) words.emplace_back(all.c_str() + at);
+  std::erase_if(words, [](const std::string& w) { return w.starts_with("--gtest"); });
+  words.insert(words.end(), {"--gtest_also_run_disabled_tests", "--gtest_filter=Device.DISABLED_WithoutADriver"});
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  // After fork only execve and what is safe in a signal handler: threads of the driver's may hold locks.
+  std::vector<std::string> settings;
+  for (char** e = environ; *e != nullptr; ++e) {
+    const std::string_view s(*e);
+    if (!s.starts_with("VK_") && !s.starts_with("GTEST_") && !s.starts_with("WEFT_ADAPTER=")) settings.emplace_back(s);
+  }
+  settings.insert(settings.end(), {"VK_DRIVER_FILES=/nonexistent", "VK_ICD_FILENAMES=/nonexistent"});
+  std::vector<char*> environment;
+  for (std::string& s : settings) environment.push_back(s.data());
+  environment.push_back(nullptr);
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const pid_t child = fork();
+  if (child == 0) {
+    execve(program.c_str(), argv.data(), environment.data());
+    _exit(127);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+// Case LM09.
+TEST(Device, LM09_NoAdapter) {
+  EXPECT_EQ(run_without_a_driver(), 0);
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,147 @@
+// What may be dropped when: devices before and after what they made, lost devices, many devices.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "unit/core_helpers.h"
+
+namespace weft::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::size_t open_files() {
+  const std::filesystem::directory_iterator list("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(list), end(list)));
+}
+
+/// The device is gone; its buffers, kernel, stream and read are dropped after it, in every order (A15).
+TEST(Lifetime, HandlesOutliveTheDevice) {
+  Buffer buffer, dropped_first;
+  Kernel kernel;
+  {
+    Device device = Device::open();
+    buffer = upload_vector<float>(device, {1, 2});
+    dropped_first = device.alloc(64);
+    kernel = neg_kernel(device);
+    kernel(device.stream(), {{"x", buffer}, {"y", dropped_first}}, Grid{});
+  }
+  EXPECT_EQ(buffer.size(), 8u);
+  EXPECT_EQ(kernel.label(), "neg");
+  dropped_first = {};
+  // Another device takes its place and refuses what is left.
+  Device next = Device::open();
+  std::byte out[4];
+  expect_error(error_of([&] { next.read(buffer, 0, out); }), ErrorCode::foreign_buffer);
+  expect_error(error_of([&] { kernel(next.stream(), {{"x", buffer}, {"y", buffer}}, Grid{}); }),
+               ErrorCode::foreign_buffer, {"neg"});
+}
+
+// Case L10: copies in every order; a stream alone keeps the device.
+TEST(Lifetime, L10_CopiesShareTheDevice) {
+  Stream stream;
+  Buffer x, y;
+  Kernel neg;
+  std::optional<Device> last;
+  {
+    Device a = Device::open();
+    Device b = a;
+    const Device c = std::move(a);
+    last = b;
+    stream = b.make_stream();
+    x = upload_vector<float>(b, {4});
+    y = b.alloc(4);
+    neg = neg_kernel(b);
+    EXPECT_EQ(c.id(), b.id());
+  }
+  neg(stream, {{"x", x}, {"y", y}}, Grid{});
+  EXPECT_EQ(read_vector<float>(*last, y, 1)[0], -4.0f);
+  last.reset();
+  neg(stream, {{"x", y}, {"y", x}}, Grid{});
+  stream.synchronize();
+}
+
+// Cases L07, C05 (b): a destroyed device fails all that waits on it with one named error, soon.
+TEST(Lifetime, L07_C05_DestroyedDevice) {
+  Device device = Device::open();
+  const Kernel neg = neg_kernel(device);
+  const Buffer x = upload_vector<float>(device, {1, 2}), y = device.alloc(8);
+  const Stream own = device.make_stream();
+  neg(own, {{"x", x}, {"y", y}}, Grid{});
+  Readback begun = device.read_async(x, 0, 8);
+  EXPECT_FALSE(device.lost());
+  device.destroy();
+  EXPECT_TRUE(device.lost());
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(begun.ready());  // it has settled one way or the other
+  try {
+    begun.wait();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::device_lost) << e.what();
+  }
+  std::vector<float> out(2, 7);
+  const auto lost = [&](auto&& call) { expect_error(error_of(call), ErrorCode::device_lost, {"lost"}); };
+  lost([&] { device.read(x, 0, std::as_writable_bytes(std::span(out))); });
+  lost([&] { device.read_async(x, 0, 4); });
+  lost([&] { device.write(x, 0, std::as_bytes(std::span(out))); });
+  lost([&] { device.alloc(4); });
+  lost([&] { device.upload_with(4, [](std::span<std::byte>) {}); });
+  lost([&] { neg_kernel(device); });
+  lost([&] { device.synchronize(); });
+  lost([&] { own.synchronize(); });
+  lost([&] { device.stream().clear(y, 0, 8); });
+  lost([&] { neg(device.stream(), {{"x", x}, {"y", y}}, Grid{}); });
+  EXPECT_EQ(out, std::vector<float>(2, 7));  // A31
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  device.destroy();  // again: nothing
+  // The process lives, and a new device works.
+  Device again = Device::open();
+  EXPECT_EQ(read_vector<float>(again, upload_vector<float>(again, {5}), 1)[0], 5.0f);
+}
+
+// Reads that wait on other threads end when the device goes.
+TEST(Lifetime, WaitersEndWhenTheDeviceGoes) {
+  Device device = Device::open();
+  const Kernel spin = spin_kernel(device);
+  const Buffer y = device.zeros_bytes(256 * 4);
+  const auto start = std::chrono::steady_clock::now();
+  run_threads(3, [&](unsigned t) {
+    if (t == 0) {
+      std::this_thread::sleep_for(5ms);
+      device.destroy();
+      return;
+    }
+    try {
+      for (int i = 0; i < 1000; ++i) {
+        spin(device.stream(), {{"y", y}}, Grid{64, 1, 1});
+        read_vector<std::uint32_t>(device, y, 1);
+      }
+      ADD_FAILURE() << "the device never went";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::device_lost) << e.what();
+    }
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+// Case L04: descriptors do not pile up, in the paths that fail neither.
+TEST(Lifetime, L04_ManyDevices) {
+  Device::open();  // what the first one opens for good
+  const std::size_t before = open_files();
+  for (int i = 0; i < 50; ++i) {
+    Device device = Device::open();
+    if (i % 10 == 0) {
+      EXPECT_EQ(read_vector<int>(device, upload_vector<int>(device, {i}), 1)[0], i);
+    }
+  }
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(Device::adapters().empty());
+  for (int i = 0; i < 50; ++i) {
+    DeviceOptions impossible;
+    impossible.adapter = "no such adapter";
+    expect_error(error_of([&] { Device::open(impossible); }), ErrorCode::invalid_argument, {"no such adapter"});
+  }
+  EXPECT_LE(open_files(), before + 5);
+}
+
+}  // namespace
+}  // namespace weft::testing
