@@ -1,5 +1,5 @@
-// Transfers and the pool against bare WebGPU on the same device. Run with --benchmark_enable_random_interleaving=true and
-// repetitions; script/bench does.
+// Transfers and the pool against bare WebGPU on the same device. Run with --benchmark_enable_random_interleaving=true
+// and repetitions; script/bench does.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -71,7 +71,8 @@ void weft_readback_view(benchmark::State& state) {
 void raw_create(benchmark::State& state) {
   const Raw raw(device());
   for (auto _ : state) {
-    const auto b = raw.buffer(static_cast<std::uint64_t>(state.range(0)), WGPUBufferUsage_Storage | WGPUBufferUsage_CopyDst);
+    const auto b =
+        raw.buffer(static_cast<std::uint64_t>(state.range(0)), WGPUBufferUsage_Storage | WGPUBufferUsage_CopyDst);
     benchmark::DoNotOptimize(b.get());
   }
 }

@@ -14,9 +14,13 @@ int main() {
     @compute @workgroup_size(256) fn main(@builtin(global_invocation_id) id: vec3u) {
       let i = linear_index(id);  // from the prelude; right past 65,535 groups
       if (i < params.n) { y[i] += params.a * x[i]; }
-    })", .label = "saxpy"});
+    })",
+                                         .label = "saxpy"});
 
-  struct Params { float a; std::uint32_t n; };
+  struct Params {
+    float a;
+    std::uint32_t n;
+  };
   const std::uint32_t n = 1'000'000;
   const weft::Tensor x = dev.upload(std::span<const float>(std::vector<float>(n, 3.0f)), {n});
   const weft::Tensor y = dev.zeros({n}, weft::f32);

@@ -20,6 +20,7 @@
 
 namespace weft {
 
+class Graph;
 class Kernel;
 struct KernelOptions;
 class Stream;
@@ -34,19 +35,19 @@ std::string_view to_string(AdapterType type) noexcept;
 
 /// What an adapter can do; the device gets all of it.
 struct Limits {
-  std::uint64_t max_buffer_size = 0;          ///< bytes of one buffer, rounded down to a multiple of 4
-  std::uint64_t max_storage_binding_size = 0; ///< bytes that one storage binding can show to a kernel
+  std::uint64_t max_buffer_size = 0;           ///< bytes of one buffer, rounded down to a multiple of 4
+  std::uint64_t max_storage_binding_size = 0;  ///< bytes that one storage binding can show to a kernel
   std::uint64_t max_uniform_binding_size = 0;
-  std::uint32_t max_storage_buffers = 0;      ///< storage bindings of one kernel
+  std::uint32_t max_storage_buffers = 0;  ///< storage bindings of one kernel
   std::uint32_t max_workgroup_size_x = 0;
   std::uint32_t max_workgroup_size_y = 0;
   std::uint32_t max_workgroup_size_z = 0;
   std::uint32_t max_workgroup_invocations = 0;
-  std::uint32_t max_workgroup_storage = 0;    ///< bytes of workgroup memory
+  std::uint32_t max_workgroup_storage = 0;  ///< bytes of workgroup memory
   std::uint32_t max_workgroups_per_dimension = 0;
   std::uint32_t min_storage_offset_alignment = 256;
   std::uint32_t min_uniform_offset_alignment = 256;
-  std::uint32_t max_immediate_size = 0;       ///< bytes of immediates (push constants); 0 when there are none
+  std::uint32_t max_immediate_size = 0;  ///< bytes of immediates (push constants); 0 when there are none
 };
 
 /// Optional features that kernels can use.
@@ -64,8 +65,8 @@ struct AdapterInfo {
   std::size_t index = 0;  ///< position in Device::adapters()
   std::string name;       ///< "NVIDIA H200", "llvmpipe (LLVM 15.0.6, 256 bits)"
   std::string vendor;
-  std::string driver;     ///< driver description
-  std::string backend;    ///< "vulkan", "metal", "d3d12"
+  std::string driver;   ///< driver description
+  std::string backend;  ///< "vulkan", "metal", "d3d12"
   AdapterType type = AdapterType::unknown;
   std::uint32_t vendor_id = 0;
   std::uint32_t device_id = 0;
@@ -87,11 +88,11 @@ struct DeviceOptions {
   bool allow_timestamps = true;
   /// Ask for no more than WebGPU's default limits, as a modest adapter would have.
   bool default_limits_only = false;
-  std::uint64_t pool_bytes = 0;        ///< cap of memory kept for reuse; WEFT_POOL_BYTES
-  std::size_t bind_groups = 0;         ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
-  std::size_t pipelines = 0;           ///< entries of the pipeline cache; WEFT_PIPELINES; 1024
-  std::size_t batch_dispatches = 0;    ///< a stream submits after this many dispatches; WEFT_BATCH_DISPATCHES
-  std::uint64_t batch_bytes = 0;       ///< ... or after work on this many bytes; WEFT_BATCH_BYTES
+  std::uint64_t pool_bytes = 0;               ///< cap of memory kept for reuse; WEFT_POOL_BYTES
+  std::size_t bind_groups = 0;                ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
+  std::size_t pipelines = 0;                  ///< entries of the pipeline cache; WEFT_PIPELINES; 1024
+  std::size_t batch_dispatches = 0;           ///< a stream submits after this many dispatches; WEFT_BATCH_DISPATCHES
+  std::uint64_t batch_bytes = 0;              ///< ... or after work on this many bytes; WEFT_BATCH_BYTES
   std::chrono::milliseconds wait_timeout{0};  ///< longest wait without a deadline of its own; WEFT_WAIT_TIMEOUT; 30 s
 };
 
@@ -138,7 +139,8 @@ class Readback {
 class Device {
  public:
   /// Opens the adapter that `options` names. Blocks for the driver (milliseconds to a second). Throws
-  /// Error{unsupported} when there is none, with what was probed, and Error{invalid_argument} when the wish matches none.
+  /// Error{unsupported} when there is none, with what was probed, and Error{invalid_argument} when the wish matches
+  /// none.
   static Device open(const DeviceOptions& options = {});
   /// All adapters the implementation shows. Never throws for «none»: the list is empty.
   static std::vector<AdapterInfo> adapters();
@@ -171,8 +173,8 @@ class Device {
   void read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out, ReadOptions options = {});
   /// The same without waiting.
   Readback read_async(const Buffer& buffer, std::size_t offset, std::size_t size);
-  /// Reads several ranges, of one buffer or many, with one submit and one wait. Ranges of a buffer that touch or overlap
-  /// become one copy. All are checked before anything is recorded; on an error no `out` has changed.
+  /// Reads several ranges, of one buffer or many, with one submit and one wait. Ranges of a buffer that touch or
+  /// overlap become one copy. All are checked before anything is recorded; on an error no `out` has changed.
   void read_ranges(std::span<const ReadRange> ranges, ReadOptions options = {});
   /// All bytes of a buffer, or `count` elements from element `first`, as T.
   template <class T>
@@ -205,8 +207,12 @@ class Device {
   Kernel kernel(const KernelOptions& options);
   /// A stream of its own.
   Stream make_stream();
-  /// The stream that Weft's ops record into; any thread may use it.
+  /// The stream that Weft's ops record into on this thread: the default stream, which any thread may use, or the
+  /// innermost StreamScope's.
   Stream stream() const;
+  /// Runs `record` and keeps what it, and the ops that it calls, record on this thread, for replay (weft/graph.h).
+  /// Nothing runs during the capture, but for uploads and writes, which take effect at once; reads throw.
+  Graph capture(const std::function<void(const Stream&)>& record);
   /// Submits all that was recorded on every stream of this device and waits until it is done.
   void synchronize(ReadOptions options = {});
 

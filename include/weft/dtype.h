@@ -28,8 +28,12 @@ constexpr std::size_t size_of(DType t) noexcept {
   }
 }
 
-constexpr bool is_float(DType t) noexcept { return t == DType::f16 || t == DType::f32; }
-constexpr bool is_integer(DType t) noexcept { return t == DType::i32 || t == DType::u32; }
+constexpr bool is_float(DType t) noexcept {
+  return t == DType::f16 || t == DType::f32;
+}
+constexpr bool is_integer(DType t) noexcept {
+  return t == DType::i32 || t == DType::u32;
+}
 
 /// numpy's name: "bool", "int32", "uint32", "float16", "float32".
 std::string_view to_string(DType t) noexcept;

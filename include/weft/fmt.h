@@ -1,4 +1,5 @@
-// weft/fmt.h - {fmt} formatters for Weft's types. Include it beside <fmt/format.h>; Weft itself does not ask you to have it.
+// weft/fmt.h - {fmt} formatters for Weft's types. Include it beside <fmt/format.h>; Weft itself does not ask you to
+// have it.
 #pragma once
 
 #include <fmt/format.h>

@@ -20,8 +20,8 @@ namespace detail {
 struct GraphState;
 }
 
-/// For one run: everywhere that `captured` was used, `replacement` is used instead. Equal sizes, usages at least those of
-/// the captured buffer, same device.
+/// For one run: everywhere that `captured` was used, `replacement` is used instead. Equal sizes, usages at least those
+/// of the captured buffer, same device.
 struct GraphBinding {
   Buffer captured;
   Buffer replacement;
@@ -34,20 +34,20 @@ struct GraphNode {
   std::uint32_t params_size = 0;
 };
 
-/// What Device::capture recorded: pipelines, bind groups, parameters and grids, all resolved. A run looks nothing up and
-/// allocates nothing, but for the bind groups of swapped buffers, which the device's cache gives.
+/// What Device::capture recorded: pipelines, bind groups, parameters and grids, all resolved. A run looks nothing up
+/// and allocates nothing, but for the bind groups of swapped buffers, which the device's cache gives.
 ///
 /// Memory: buffers that were made during the capture live as long as the graph (its intermediates); buffers from before
-/// are the caller's, and a run after one of them is gone throws Error{invalid_argument} that names the kernel and binding.
-/// Copies share the graph. One run or set_params at a time per graph (a second thread gets an error); different graphs
-/// run on any threads. Keeps the device alive.
+/// are the caller's, and a run after one of them is gone throws Error{invalid_argument} that names the kernel and
+/// binding. Copies share the graph. One run or set_params at a time per graph (a second thread gets an error);
+/// different graphs run on any threads. Keeps the device alive.
 class Graph {
  public:
   Graph() = default;
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
-  /// Records all commands into the device's current stream, in order with what was recorded there before. Returns before
-  /// they are done. Nothing is recorded when it throws.
+  /// Records all commands into the device's current stream, in order with what was recorded there before. Returns
+  /// before they are done. Nothing is recorded when it throws.
   void run(std::initializer_list<GraphBinding> swaps = {}) const {
     run(std::span<const GraphBinding>(swaps.begin(), swaps.size()));
   }

@@ -39,7 +39,9 @@ struct Grid {
 struct GridFor {
   std::uint64_t elements;
 };
-constexpr GridFor grid_for(std::uint64_t elements) noexcept { return {elements}; }
+constexpr GridFor grid_for(std::uint64_t elements) noexcept {
+  return {elements};
+}
 
 /// A constant of the generated prelude: `const NAME: TYPE = VALUE;` or, with type "alias", `alias NAME = VALUE;`.
 struct PreludeConstant {
@@ -57,13 +59,13 @@ struct OverrideValue {
 /// What to compile.
 ///
 /// WGSL is its own template language: constants and aliases come in front of the source as a prelude. The runtime also
-/// declares `params` (see Kernel), `linear_index(id)` (global invocation id to flat index, right past 65,535 groups) and
-/// enables the features the device has that the source asks for.
+/// declares `params` (see Kernel), `linear_index(id)` (global invocation id to flat index, right past 65,535 groups)
+/// and enables the features the device has that the source asks for.
 struct KernelOptions {
-  std::string source;                ///< WGSL
-  std::filesystem::path file{};      ///< read when `source` is empty; also named in errors
+  std::string source;            ///< WGSL
+  std::filesystem::path file{};  ///< read when `source` is empty; also named in errors
   std::string entry_point = "main";
-  std::string label{};               ///< named in errors, traces and statistics
+  std::string label{};  ///< named in errors, traces and statistics
   std::vector<PreludeConstant> constants{};
   std::vector<OverrideValue> overrides{};
 };
@@ -74,8 +76,8 @@ struct BindingInfo {
   std::uint32_t binding = 0;
   bool writable = false;
   bool uniform = false;
-  std::string type;              ///< "array<f32>", as written, blanks removed
-  std::uint64_t min_size = 0;    ///< bytes that the type needs at least: fixed part, or one element of a runtime array
+  std::string type;            ///< "array<f32>", as written, blanks removed
+  std::uint64_t min_size = 0;  ///< bytes that the type needs at least: fixed part, or one element of a runtime array
   std::uint32_t element_size = 0;  ///< stride of the runtime array, 0 when there is none or it is not known
 };
 
@@ -90,13 +92,14 @@ struct ParamInfo {
 /// A range of a buffer, bound to a kernel. Size 0 means «to the end».
 struct BindingRange {
   Buffer buffer;
-  std::uint64_t offset = 0;  ///< bytes; a multiple of Limits::min_storage_offset_alignment
-  std::uint64_t size = 0;    ///< bytes; what `arrayLength` sees is this, rounded up to a multiple of 4
+  std::uint64_t offset = 0;    ///< bytes; a multiple of Limits::min_storage_offset_alignment
+  std::uint64_t size = 0;      ///< bytes; what `arrayLength` sees is this, rounded up to a multiple of 4
   std::optional<DType> dtype;  ///< when known, checked against the declared element type
 
   BindingRange() = default;
   BindingRange(Buffer b, std::uint64_t off = 0, std::uint64_t n = 0) : buffer(std::move(b)), offset(off), size(n) {}
-  /// The elements of a tensor. Throws Error{invalid_argument} unless they are contiguous and start at an aligned offset.
+  /// The elements of a tensor. Throws Error{invalid_argument} unless they are contiguous and start at an aligned
+  /// offset.
   BindingRange(const Tensor& t);
 };
 
@@ -138,7 +141,8 @@ class Kernel {
   }
   template <class G>
   void operator()(const Stream& stream, std::initializer_list<NamedBinding> bindings, G grid) const {
-    (*this)(stream, std::span<const NamedBinding>(bindings.begin(), bindings.size()), std::span<const std::byte>(), grid);
+    (*this)(stream, std::span<const NamedBinding>(bindings.begin(), bindings.size()), std::span<const std::byte>(),
+            grid);
   }
 
   /// The hot path: bindings in the order of `bindings()`, no names looked up, no heap allocation when warm.

@@ -1,13 +1,14 @@
 // weft/ops.h - operations on tensors.
 //
-// Every op records into the device's default stream and returns at once; reading a result submits and waits. Operands may
-// be strided or broadcast views. Shapes broadcast as in numpy. Results are new contiguous tensors, unless a line says
-// «view». Errors come before anything is recorded: invalid_argument (shapes, dtypes), out_of_range (axes, indices),
-// unsupported (a limit of the device, named), foreign_buffer (operands of two devices).
+// Every op records into the device's default stream and returns at once; reading a result submits and waits. Operands
+// may be strided or broadcast views. Shapes broadcast as in numpy. Results are new contiguous tensors, unless a line
+// says «view». Errors come before anything is recorded: invalid_argument (shapes, dtypes), out_of_range (axes,
+// indices), unsupported (a limit of the device, named), foreign_buffer (operands of two devices).
 //
-// Types: operands of two dtypes promote as numpy does, within what Weft has: bool < i32, u32 < f16 < f32; an integer with
-// f16 gives f32; i32 with u32 gives i32 (numpy: int64). A Scalar is weak: it takes the tensor's dtype unless it is of a
-// higher kind (float with an integer tensor gives f32). Integers wrap. NaN, infinities and signed zeros follow numpy.
+// Types: operands of two dtypes promote as numpy does, within what Weft has: bool < i32, u32 < f16 < f32; an integer
+// with f16 gives f32; i32 with u32 gives i32 (numpy: int64). A Scalar is weak: it takes the tensor's dtype unless it is
+// of a higher kind (float with an integer tensor gives f32). Integers wrap. NaN, infinities and signed zeros follow
+// numpy.
 #pragma once
 
 #include <cstdint>
@@ -32,48 +33,131 @@ struct Scalar {
   Scalar(double v) : value(v) {}
 };
 
-// -- elementwise --------------------------------------------------------------------------------------------------------
+// -- elementwise
+// --------------------------------------------------------------------------------------------------------
 
 enum class UnaryOp : std::uint8_t {
-  negative, positive, abs, sign, invert, logical_not, exp, expm1, exp2, log, log1p, log2, sqrt, rsqrt, square, reciprocal,
-  sin, cos, tan, tanh, sigmoid, relu, gelu, gelu_tanh, silu, erf, floor, ceil, round, trunc, isnan, isinf, isfinite,
+  negative,
+  positive,
+  abs,
+  sign,
+  invert,
+  logical_not,
+  exp,
+  expm1,
+  exp2,
+  log,
+  log1p,
+  log2,
+  sqrt,
+  rsqrt,
+  square,
+  reciprocal,
+  sin,
+  cos,
+  tan,
+  tanh,
+  sigmoid,
+  relu,
+  gelu,
+  gelu_tanh,
+  silu,
+  erf,
+  floor,
+  ceil,
+  round,
+  trunc,
+  isnan,
+  isinf,
+  isfinite,
 };
 enum class BinaryOp : std::uint8_t {
-  add, subtract, multiply, divide, floor_divide, remainder, power, minimum, maximum,
-  equal, not_equal, less, less_equal, greater, greater_equal,
-  bit_and, bit_or, bit_xor, shift_left, shift_right, atan2, fmod,
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  remainder,
+  power,
+  minimum,
+  maximum,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  bit_and,
+  bit_or,
+  bit_xor,
+  shift_left,
+  shift_right,
+  atan2,
+  fmod,
 };
 /// numpy's name of the op: "negative", "floor_divide".
 std::string_view to_string(UnaryOp op) noexcept;
 std::string_view to_string(BinaryOp op) noexcept;
 
-/// abs, negative, sign, square, relu keep the dtype; floor, ceil, round (half to even), trunc keep it (integers unchanged);
-/// exp .. rsqrt, sin .. sigmoid and gelu .. erf of an integer or bool give f32; isnan.. and logical_not give bool; relu
-/// keeps NaN.
+/// abs, negative, sign, square, relu keep the dtype; floor, ceil, round (half to even), trunc keep it (integers
+/// unchanged); exp .. rsqrt, sin .. sigmoid and gelu .. erf of an integer or bool give f32; isnan.. and logical_not
+/// give bool; relu keeps NaN.
 Tensor unary(UnaryOp op, const Tensor& x);
-/// divide of integers gives f32; floor_divide and remainder take the floor rule of Python (-7 // 2 == -4), and an integer
-/// divided by 0 gives 0 as in numpy; power of integers wraps and gives 0 for a negative exponent (1 and -1 as bases stay
-/// right); fmod truncates; comparisons give bool; minimum and maximum return NaN when either operand is.
+/// divide of integers gives f32; floor_divide and remainder take the floor rule of Python (-7 // 2 == -4), and an
+/// integer divided by 0 gives 0 as in numpy; power of integers wraps and gives 0 for a negative exponent (1 and -1 as
+/// bases stay right); fmod truncates; comparisons give bool; minimum and maximum return NaN when either operand is.
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 Tensor binary(BinaryOp op, const Tensor& a, Scalar b);
 Tensor binary(BinaryOp op, Scalar a, const Tensor& b);
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
-inline Tensor operator+(const Tensor& a, Scalar b) { return binary(BinaryOp::add, a, b); }
-inline Tensor operator-(const Tensor& a, Scalar b) { return binary(BinaryOp::subtract, a, b); }
-inline Tensor operator*(const Tensor& a, Scalar b) { return binary(BinaryOp::multiply, a, b); }
-inline Tensor operator/(const Tensor& a, Scalar b) { return binary(BinaryOp::divide, a, b); }
-inline Tensor operator+(Scalar a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
-inline Tensor operator-(Scalar a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
-inline Tensor operator*(Scalar a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
-inline Tensor operator/(Scalar a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
-inline Tensor operator-(const Tensor& x) { return unary(UnaryOp::negative, x); }
-inline Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
-inline Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
-inline Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
+inline Tensor operator+(const Tensor& a, const Tensor& b) {
+  return binary(BinaryOp::add, a, b);
+}
+inline Tensor operator-(const Tensor& a, const Tensor& b) {
+  return binary(BinaryOp::subtract, a, b);
+}
+inline Tensor operator*(const Tensor& a, const Tensor& b) {
+  return binary(BinaryOp::multiply, a, b);
+}
+inline Tensor operator/(const Tensor& a, const Tensor& b) {
+  return binary(BinaryOp::divide, a, b);
+}
+inline Tensor operator+(const Tensor& a, Scalar b) {
+  return binary(BinaryOp::add, a, b);
+}
+inline Tensor operator-(const Tensor& a, Scalar b) {
+  return binary(BinaryOp::subtract, a, b);
+}
+inline Tensor operator*(const Tensor& a, Scalar b) {
+  return binary(BinaryOp::multiply, a, b);
+}
+inline Tensor operator/(const Tensor& a, Scalar b) {
+  return binary(BinaryOp::divide, a, b);
+}
+inline Tensor operator+(Scalar a, const Tensor& b) {
+  return binary(BinaryOp::add, a, b);
+}
+inline Tensor operator-(Scalar a, const Tensor& b) {
+  return binary(BinaryOp::subtract, a, b);
+}
+inline Tensor operator*(Scalar a, const Tensor& b) {
+  return binary(BinaryOp::multiply, a, b);
+}
+inline Tensor operator/(Scalar a, const Tensor& b) {
+  return binary(BinaryOp::divide, a, b);
+}
+inline Tensor operator-(const Tensor& x) {
+  return unary(UnaryOp::negative, x);
+}
+inline Tensor exp(const Tensor& x) {
+  return unary(UnaryOp::exp, x);
+}
+inline Tensor relu(const Tensor& x) {
+  return unary(UnaryOp::relu, x);
+}
+inline Tensor tanh(const Tensor& x) {
+  return unary(UnaryOp::tanh, x);
+}
 
 /// Elements of `a` where `condition` (bool, or a number that is not 0) holds, else of `b`.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
@@ -84,13 +168,15 @@ Tensor cast(const Tensor& x, DType dtype);
 /// A dense row-major copy; the tensor itself when it is that already.
 Tensor contiguous(const Tensor& x);
 
-// -- making -------------------------------------------------------------------------------------------------------------
+// -- making
+// -------------------------------------------------------------------------------------------------------------
 
 Tensor full(const Device& device, const Shape& shape, Scalar value, DType dtype);
 /// start, start + step, ...: ceil((stop - start) / step) elements. step is not 0. i32 by default, f32 with any float.
 Tensor arange(const Device& device, Scalar start, Scalar stop, Scalar step, std::optional<DType> dtype = std::nullopt);
 
-// -- views and moving ------------------------------------------------------------------------------------------------------
+// -- views and moving
+// ------------------------------------------------------------------------------------------------------
 
 /// Axes in the order given; all reversed when empty. View.
 Tensor transpose(const Tensor& x, std::span<const std::int64_t> axes = {});
@@ -110,7 +196,8 @@ Tensor concat(std::span<const Tensor> parts, std::int64_t axis = 0);
 /// An index out of range is an error: Error{out_of_range} that shows it (the indices are read back for that check).
 Tensor take(const Tensor& x, const Tensor& indices, std::optional<std::int64_t> axis = std::nullopt);
 
-// -- reductions -----------------------------------------------------------------------------------------------------------
+// -- reductions
+// -----------------------------------------------------------------------------------------------------------
 
 enum class ReduceOp : std::uint8_t { sum, mean, prod, max, min, any, all, argmax, argmin };
 std::string_view to_string(ReduceOp op) noexcept;
@@ -119,35 +206,46 @@ struct ReduceOptions {
   std::optional<std::vector<std::int64_t>> axes;  ///< none: all axes; negative counts from the end
   bool keepdims = false;
 };
-/// sum and prod of bool count in i32; of i32/u32 stay (numpy: 64 bits); of f16 add in f32 and give f16; mean of integers
-/// gives f32. max, min, argmax, argmin keep NaN (the first one) and refuse to reduce no elements; argmax and argmin take
-/// one axis or none, and give i32. any, all give bool. Sums of f32 are blocked, so 17,000,000 ones give 17,000,000.
+/// sum and prod of bool count in i32; of i32/u32 stay (numpy: 64 bits); of f16 add in f32 and give f16; mean of
+/// integers gives f32. max, min, argmax, argmin keep NaN (the first one) and refuse to reduce no elements; argmax and
+/// argmin take one axis or none, and give i32. any, all give bool. Sums of f32 are blocked, so 17,000,000 ones give
+/// 17,000,000.
 Tensor reduce(ReduceOp op, const Tensor& x, const ReduceOptions& options = {});
-inline Tensor sum(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::sum, x, o); }
-inline Tensor mean(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::mean, x, o); }
-inline Tensor max(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::max, x, o); }
-inline Tensor min(const Tensor& x, const ReduceOptions& o = {}) { return reduce(ReduceOp::min, x, o); }
+inline Tensor sum(const Tensor& x, const ReduceOptions& o = {}) {
+  return reduce(ReduceOp::sum, x, o);
+}
+inline Tensor mean(const Tensor& x, const ReduceOptions& o = {}) {
+  return reduce(ReduceOp::mean, x, o);
+}
+inline Tensor max(const Tensor& x, const ReduceOptions& o = {}) {
+  return reduce(ReduceOp::max, x, o);
+}
+inline Tensor min(const Tensor& x, const ReduceOptions& o = {}) {
+  return reduce(ReduceOp::min, x, o);
+}
 
-// -- rows -------------------------------------------------------------------------------------------------------------------
+// -- rows
+// -------------------------------------------------------------------------------------------------------------------
 
 struct SoftmaxOptions {
   std::int64_t axis = -1;
 };
-/// exp(x - max) / sum(exp(x - max)) along an axis, max and sum in f32. A row with NaN or +inf gives NaN throughout; a row of
-/// -inf only gives NaN, as in numpy.
+/// exp(x - max) / sum(exp(x - max)) along an axis, max and sum in f32. A row with NaN or +inf gives NaN throughout; a
+/// row of -inf only gives NaN, as in numpy.
 Tensor softmax(const Tensor& x, SoftmaxOptions options = {});
 Tensor log_softmax(const Tensor& x, SoftmaxOptions options = {});
 
 struct LayerNormOptions {
-  std::int64_t axis = -1;         ///< normalises over this axis and all behind it
-  Tensor weight;                  ///< shape of the normalised axes; empty for none
+  std::int64_t axis = -1;  ///< normalises over this axis and all behind it
+  Tensor weight;           ///< shape of the normalised axes; empty for none
   Tensor bias;
   double eps = 1e-5;
 };
 /// (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias; two passes over the row, in f32.
 Tensor layer_norm(const Tensor& x, const LayerNormOptions& options = {});
 
-// -- products -----------------------------------------------------------------------------------------------------------------
+// -- products
+// -----------------------------------------------------------------------------------------------------------------
 
 struct MatmulOptions {
   Tensor bias;  ///< broadcasts over the result; added in the same kernel; empty for none

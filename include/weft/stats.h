@@ -9,7 +9,7 @@ namespace weft {
 struct Stats {
   // work
   std::uint64_t dispatches = 0;
-  std::uint64_t copies = 0;         ///< buffer to buffer copies and clears recorded
+  std::uint64_t copies = 0;  ///< buffer to buffer copies and clears recorded
   std::uint64_t submits = 0;
   std::uint64_t passes = 0;
   // transfers
@@ -18,10 +18,10 @@ struct Stats {
   std::uint64_t uploads = 0;
   std::uint64_t reads = 0;
   // memory
-  std::uint64_t live_bytes = 0;     ///< now, in handles
-  std::uint64_t retained_bytes = 0; ///< now, kept for reuse
-  std::uint64_t staging_bytes = 0;  ///< now, staging memory in use or kept
-  std::uint64_t peak_bytes = 0;     ///< highest live + retained
+  std::uint64_t live_bytes = 0;        ///< now, in handles
+  std::uint64_t retained_bytes = 0;    ///< now, kept for reuse
+  std::uint64_t staging_bytes = 0;     ///< now, staging memory in use or kept
+  std::uint64_t peak_bytes = 0;        ///< highest live + retained
   std::uint64_t pool_allocations = 0;  ///< buffers made
   std::uint64_t pool_hits = 0;         ///< buffers reused
   std::uint64_t pool_releases = 0;
@@ -39,8 +39,8 @@ struct Stats {
   std::uint64_t bind_group_evictions = 0;
   std::uint64_t bind_group_entries = 0;  ///< now
   // ops
-  std::uint64_t fused_ops = 0;      ///< elementwise operations that ran inside another's kernel
-  std::uint64_t materialized = 0;   ///< views that had to be copied before a kernel could take them
+  std::uint64_t fused_ops = 0;     ///< elementwise operations that ran inside another's kernel
+  std::uint64_t materialized = 0;  ///< views that had to be copied before a kernel could take them
 };
 
 }  // namespace weft

@@ -43,4 +43,23 @@ class Stream {
   std::shared_ptr<detail::StreamState> state_;
 };
 
+/// While one lives, ops that this thread calls on the stream's device record into this stream instead of the default
+/// one, and Device::stream() gives it. Scopes nest; the innermost of a device counts. Stays on the thread that made it.
+class StreamScope {
+ public:
+  explicit StreamScope(Stream stream);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+  const Stream& stream() const noexcept { return stream_; }
+
+  /// For Weft's own layers: this thread's innermost scope of the device, or null.
+  static StreamScope* of(const detail::DeviceState& device) noexcept;
+
+ private:
+  Stream stream_;
+  StreamScope* outer_;
+};
+
 }  // namespace weft

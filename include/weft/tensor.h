@@ -50,7 +50,7 @@ class Tensor {
  private:
   void check_host_type(DType asked) const;
 
-  std::optional<Device> device_;
+  Device device_{nullptr};  // empty in an empty handle
   Buffer buffer_;
   Shape shape_;
   Strides strides_;

@@ -6,6 +6,7 @@
 #include "weft/dtype.h"
 #include "weft/error.h"
 #include "weft/expr.h"
+#include "weft/graph.h"
 #include "weft/io.h"
 #include "weft/kernel.h"
 #include "weft/memory_report.h"

@@ -12,6 +12,8 @@ std::uint64_t checked_mul(std::uint64_t a, std::uint64_t b, std::string_view wha
 /// Rounds up to a multiple of `alignment` (not 0), or Error{out_of_range}.
 std::uint64_t checked_align(std::uint64_t n, std::uint64_t alignment, std::string_view what);
 
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept { return a / b + (a % b != 0 ? 1 : 0); }
+constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
 
 }  // namespace weft

@@ -19,10 +19,10 @@ std::optional<DType> parse_dtype(std::string_view name) noexcept {
     DType dtype;
   };
   static constexpr Entry kEntries[] = {
-      {"bool", DType::bool_},  {"b1", DType::bool_},   {"?", DType::bool_},  {"int32", DType::i32}, {"i32", DType::i32},
-      {"i4", DType::i32},      {"uint32", DType::u32}, {"u32", DType::u32},  {"u4", DType::u32},    {"float16", DType::f16},
-      {"f16", DType::f16},     {"f2", DType::f16},     {"half", DType::f16}, {"float32", DType::f32}, {"f32", DType::f32},
-      {"f4", DType::f32},
+      {"bool", DType::bool_}, {"b1", DType::bool_},    {"?", DType::bool_},    {"int32", DType::i32},
+      {"i32", DType::i32},    {"i4", DType::i32},      {"uint32", DType::u32}, {"u32", DType::u32},
+      {"u4", DType::u32},     {"float16", DType::f16}, {"f16", DType::f16},    {"f2", DType::f16},
+      {"half", DType::f16},   {"float32", DType::f32}, {"f32", DType::f32},    {"f4", DType::f32},
   };
   for (const Entry& e : kEntries) {
     if (e.name == name) return e.dtype;

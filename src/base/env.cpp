@@ -32,9 +32,12 @@ std::optional<std::uint64_t> env_count(const char* name) {
   unsigned shift = 0;
   if (rest != end) {
     switch (*rest) {
-      case 'K': case 'k': shift = 10; break;
-      case 'M': case 'm': shift = 20; break;
-      case 'G': case 'g': shift = 30; break;
+      case 'K':
+      case 'k': shift = 10; break;
+      case 'M':
+      case 'm': shift = 20; break;
+      case 'G':
+      case 'g': shift = 30; break;
       default: refuse(name, *text, kFix);
     }
     if (rest + 1 != end || value > (UINT64_MAX >> shift)) refuse(name, *text, kFix);

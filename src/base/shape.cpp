@@ -34,7 +34,9 @@ void Shape::erase(std::size_t at) noexcept {
   --rank_;
 }
 
-bool Shape::operator==(const Shape& other) const noexcept { return std::equal(begin(), end(), other.begin(), other.end()); }
+bool Shape::operator==(const Shape& other) const noexcept {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
 
 std::int64_t element_count(const Shape& shape) {
   std::int64_t n = 1;

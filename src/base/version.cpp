@@ -1,5 +1,7 @@
 #include "weft/device.h"
 
 namespace weft {
-std::string_view version() noexcept { return WEFT_VERSION; }
+std::string_view version() noexcept {
+  return WEFT_VERSION;
+}
 }  // namespace weft

@@ -27,9 +27,9 @@ struct BindGroupStats {
   std::uint64_t hits = 0, misses = 0, evictions = 0, entries = 0;
 };
 
-/// Exact LRU over (layout, ranges in order). A look-up allocates nothing; the factory runs with no lock held; entries that
-/// name a destroyed allocation go at once, found by an index. An entry can't come back for a destroyed allocation: who
-/// inserts holds handles of all its buffers, and memory is destroyed only after the last handle went. Any thread.
+/// Exact LRU over (layout, ranges in order). A look-up allocates nothing; the factory runs with no lock held; entries
+/// that name a destroyed allocation go at once, found by an index. An entry can't come back for a destroyed allocation:
+/// who inserts holds handles of all its buffers, and memory is destroyed only after the last handle went. Any thread.
 class BindGroupCache {
  public:
   using Group = std::shared_ptr<const webgpu::BindGroup>;

@@ -49,6 +49,27 @@ struct OwnedStream {
 
 }  // namespace
 
+namespace {
+thread_local StreamScope* innermost_scope = nullptr;
+}
+
+StreamScope::StreamScope(Stream stream) : stream_(std::move(stream)), outer_(std::exchange(innermost_scope, this)) {
+  if (!stream_.state()) {
+    innermost_scope = outer_;
+    throw Error(ErrorCode::invalid_argument, "the stream is empty", "take one from Device::make_stream");
+  }
+}
+StreamScope::~StreamScope() {
+  innermost_scope = outer_;
+}
+
+StreamScope* StreamScope::of(const detail::DeviceState& device) noexcept {
+  for (StreamScope* s = innermost_scope; s != nullptr; s = s->outer_) {
+    if (&s->stream_.state()->device == &device) return s;
+  }
+  return nullptr;
+}
+
 namespace detail {
 
 DeviceState::DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOptions& completed)
@@ -65,6 +86,22 @@ DeviceState::DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOption
 }
 
 DeviceState::~DeviceState() = default;
+
+StreamState& DeviceState::current_stream() {
+  StreamScope* scope = StreamScope::of(*this);
+  return scope != nullptr ? *scope->stream().state() : *default_stream;
+}
+
+void DeviceState::submit_all() {
+  std::vector<std::shared_ptr<StreamState>> all;
+  {
+    const std::lock_guard lock(streams_mutex);
+    for (const auto& [slot, weak] : streams) {
+      if (auto stream = weak.lock()) all.push_back(std::move(stream));
+    }
+  }
+  for (const auto& s : all) dispatch::submit(*s);
+}
 
 webgpu::Clock::time_point DeviceState::deadline(const ReadOptions& read) const {
   return webgpu::deadline_after(read.deadline.value_or(options.wait_timeout));
@@ -112,19 +149,13 @@ Stream Device::make_stream() {
 }
 
 Stream Device::stream() const {
+  if (StreamScope* scope = StreamScope::of(*state_)) return scope->stream();
   return Stream(std::shared_ptr<detail::StreamState>(state_, state_->default_stream.get()));
 }
 
 void Device::synchronize(ReadOptions options) {
-  std::vector<std::shared_ptr<detail::StreamState>> streams;
-  {
-    const std::lock_guard lock(state_->streams_mutex);
-    for (const auto& [id, weak] : state_->streams) {
-      if (auto stream = weak.lock()) streams.push_back(std::move(stream));
-    }
-  }
-  for (const auto& s : streams) dispatch::submit(*s);
-  stream().synchronize(options);
+  state_->submit_all();
+  Stream(std::shared_ptr<detail::StreamState>(state_, state_->default_stream.get())).synchronize(options);
 }
 
 Stats Device::stats() const {

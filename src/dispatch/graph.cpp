@@ -21,8 +21,8 @@ struct ParamsSlot {
 };
 
 struct GraphBuffer {
-  std::weak_ptr<BufferState> caller;     ///< made before the capture
-  std::shared_ptr<BufferState> own;      ///< made during it
+  std::weak_ptr<BufferState> caller;  ///< made before the capture
+  std::shared_ptr<BufferState> own;   ///< made during it
   std::uint64_t id = 0;
   std::uint64_t size = 0;
   std::shared_ptr<BufferState> current;  ///< during a run only
@@ -32,10 +32,12 @@ struct GraphState {
   std::shared_ptr<DeviceState> device;
   std::vector<dispatch::CapturedCommand> commands;
   std::vector<GraphBuffer> buffers;
-  std::vector<dispatch::BindGroupCache::Group> groups;       // one per command; of the captured buffers
-  std::vector<dispatch::BindGroupCache::Group> run_groups;   // scratch: of the buffers of this run
-  std::vector<ParamsSlot> params;                            // one per command
+  std::vector<dispatch::BindGroupCache::Group> groups;      // one per command; of the captured buffers
+  std::vector<dispatch::BindGroupCache::Group> run_groups;  // scratch: of the buffers of this run
+  std::vector<ParamsSlot> params;                           // one per command
   webgpu::BufferHandle params_buffer;
+  std::vector<memory::Allocation*> named;  // scratch of a run, one per buffer
+  std::vector<std::uint64_t> seen;         // likewise
   std::uint64_t bytes = 0;
   std::uint32_t dispatches = 0;
   std::atomic<bool> busy{false};
@@ -77,18 +79,11 @@ class Turn {
 };
 
 dispatch::BindGroupCache::Group group_of(GraphState& graph, const CapturedCommand& c) {
-  std::array<dispatch::BoundRange, 64> ranges;
-  std::array<webgpu::GroupEntry, 64> entries;
+  std::array<dispatch::Operand, dispatch::kMostOperands> operands;
   for (std::size_t i = 0; i < c.ranges.size(); ++i) {
-    const memory::Allocation& a = *graph.buffers[c.ranges[i].buffer].current->allocation;
-    ranges[i] = {a.id, c.ranges[i].offset, c.ranges[i].size};
-    entries[i] = {c.kernel->bindings[i].binding, a.buffer.get(), c.ranges[i].offset, c.ranges[i].size};
+    operands[i] = {&graph.buffers[c.ranges[i].buffer].current, c.ranges[i].offset, c.ranges[i].size};
   }
-  const dispatch::Layout& layout = *c.kernel->pipeline->layout;
-  return graph.device->bind_groups.get_or_create(layout.id, std::span(ranges.data(), c.ranges.size()), [&] {
-    return graph.device->gpu.create_bind_group(layout.handle.get(), std::span(entries.data(), c.ranges.size()),
-                                               c.kernel->label);
-  });
+  return dispatch::bind_group_for(*graph.device, *c.kernel, std::span(operands.data(), c.ranges.size()));
 }
 
 /// Where a buffer is used first, for errors: "binding 'x' of kernel 'relu'".
@@ -126,11 +121,11 @@ bool resolve_buffers(GraphState& graph, std::span<const GraphBinding> swaps) {
     }
     const auto needed = static_cast<Usage>(captured->allocation->usage);
     if (!has(static_cast<Usage>(replacement->allocation->usage), needed)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("graph: buffer {} has usage {}, and buffer {} that it stands in for {}", replacement->id,
-                              to_string(static_cast<Usage>(replacement->allocation->usage)), captured->id,
-                              to_string(needed)),
-                  "allocate it with the same usage");
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("graph: buffer {} has usage {}, and buffer {} that it stands in for {}", replacement->id,
+                      to_string(static_cast<Usage>(replacement->allocation->usage)), captured->id, to_string(needed)),
+          "allocate it with the same usage");
     }
     it->current = replacement;
   }
@@ -178,18 +173,25 @@ Graph Device::capture(const std::function<void(const Stream&)>& record) {
   DeviceState& device = *state_;
   const std::uint64_t before = memory::mint_buffer_id();  // buffers made from here on have higher ids
   Stream stream = make_stream();
+  StreamState& s = *stream.state();
   auto capture = std::make_shared<dispatch::Capture>();
   {
-    const std::lock_guard lock(stream.state()->mutex);
-    stream.state()->capture = capture;
+    const std::lock_guard lock(s.mutex);
+    s.capture = capture;
+    s.capturing.store(true, std::memory_order_relaxed);
   }
+  struct End {
+    StreamState& s;
+    ~End() {
+      const std::lock_guard lock(s.mutex);
+      s.capturing.store(false, std::memory_order_relaxed);
+      s.capture = nullptr;
+    }
+  };
   {
+    const End end{s};
     const StreamScope scope(stream);
     record(stream);
-  }
-  {
-    const std::lock_guard lock(stream.state()->mutex);
-    stream.state()->capture = nullptr;
   }
 
   auto graph = std::make_shared<GraphState>();
@@ -241,6 +243,8 @@ Graph Device::capture(const std::function<void(const Stream&)>& record) {
     }
     device.gpu.write_buffer(graph->params_buffer.get(), 0, bytes);
   }
+  graph->named.resize(graph->buffers.size());
+  graph->seen.resize(graph->buffers.size());
   for (detail::GraphBuffer& b : graph->buffers) b.current.reset();
   return Graph(std::move(graph));
 }
@@ -269,29 +273,36 @@ void Graph::run(const Stream& stream, std::span<const GraphBinding> swaps) const
     }
   }
   StreamState& s = *stream.state();
-  for (const detail::GraphBuffer& b : graph.buffers) s.device.submit_users_of(*b.current->allocation, &s);
+  for (std::size_t i = 0; i < graph.buffers.size(); ++i) graph.named[i] = graph.buffers[i].current->allocation.get();
+  if (s.capturing.load(std::memory_order_relaxed)) {
+    throw Error(ErrorCode::invalid_argument, "graph: the stream is capturing", "capture the kernels themselves");
+  }
 
-  dispatch::record_batch(s, graph.dispatches, graph.commands.size() - graph.dispatches, graph.bytes,
-                         [&](dispatch::BatchRecorder& recorder) {
-    for (std::size_t i = 0; i < graph.commands.size(); ++i) {
-      const CapturedCommand& c = graph.commands[i];
-      const auto allocation = [&](std::size_t r) -> memory::Allocation& {
-        return *graph.buffers[c.ranges[r].buffer].current->allocation;
-      };
-      switch (c.kind) {
-        case CapturedCommand::Kind::dispatch: {
-          const auto& group = graph.run_groups[i] ? graph.run_groups[i] : graph.groups[i];
-          recorder.dispatch(*c.kernel, group->get(), graph.params[i].group.get(), c.params, c.grid);
-          break;
+  const dispatch::BatchWork work{graph.dispatches, static_cast<std::uint32_t>(graph.commands.size()) - graph.dispatches,
+                                 graph.bytes};
+  dispatch::record_batch(
+      s, graph.named, graph.seen, work, [](dispatch::BatchRecorder&) {},
+      [&](dispatch::BatchRecorder& recorder) {
+        for (std::size_t i = 0; i < graph.commands.size(); ++i) {
+          const CapturedCommand& c = graph.commands[i];
+          const auto allocation = [&](std::size_t r) -> memory::Allocation& {
+            return *graph.named[c.ranges[r].buffer];
+          };
+          switch (c.kind) {
+            case CapturedCommand::Kind::dispatch: {
+              const auto& group = graph.run_groups[i] ? graph.run_groups[i] : graph.groups[i];
+              recorder.dispatch(*c.kernel, group->get(), graph.params[i].group.get(), c.params, c.grid);
+              break;
+            }
+            case CapturedCommand::Kind::copy:
+              recorder.copy(allocation(0), c.ranges[0].offset, allocation(1), c.ranges[1].offset, c.ranges[0].size);
+              break;
+            case CapturedCommand::Kind::clear:
+              recorder.clear(allocation(0), c.ranges[0].offset, c.ranges[0].size);
+              break;
+          }
         }
-        case CapturedCommand::Kind::copy:
-          recorder.copy(allocation(0), c.ranges[0].offset, allocation(1), c.ranges[1].offset, c.ranges[0].size);
-          break;
-        case CapturedCommand::Kind::clear: recorder.clear(allocation(0), c.ranges[0].offset, c.ranges[0].size); break;
-      }
-    }
-    for (const detail::GraphBuffer& b : graph.buffers) recorder.mark(*b.current->allocation);
-  });
+      });
 }
 
 void Graph::set_params(std::size_t index, std::span<const std::byte> params) const {
@@ -305,14 +316,14 @@ void Graph::set_params(std::size_t index, std::span<const std::byte> params) con
   CapturedCommand& c = graph.commands[index];
   if (c.params.empty() || params.size() != c.params.size()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("graph: {} bytes of parameters given for node {} ('{}'), which has {}", params.size(), index,
-                            c.kernel ? c.kernel->label : std::string("copy"), c.params.size()),
+                fmt::format("graph: {} bytes of parameters given for node {} ('{}'), which has {}", params.size(),
+                            index, c.kernel ? c.kernel->label : std::string("copy"), c.params.size()),
                 "give all of its parameters");
   }
   std::copy(params.begin(), params.end(), c.params.begin());
   if (c.kernel->params_via == dispatch::ParamsVia::uniform) {
     // Runs that are recorded and not submitted must still see the old ones.
-    Device(graph.device).submit_all();
+    graph.device->submit_all();
     std::vector<std::byte> words((params.size() + 3) / 4 * 4);
     std::copy(params.begin(), params.end(), words.begin());
     graph.device->gpu.write_buffer(graph.params_buffer.get(), graph.params[index].offset, words);
@@ -323,7 +334,8 @@ std::vector<GraphNode> Graph::nodes() const {
   std::vector<GraphNode> out;
   for (const CapturedCommand& c : state_of(state_).commands) {
     const char* plain = c.kind == CapturedCommand::Kind::copy ? "copy" : "clear";
-    out.push_back({c.kernel ? c.kernel->label : std::string(plain), c.grid, static_cast<std::uint32_t>(c.params.size())});
+    out.push_back(
+        {c.kernel ? c.kernel->label : std::string(plain), c.grid, static_cast<std::uint32_t>(c.params.size())});
   }
   return out;
 }

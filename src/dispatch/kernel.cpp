@@ -124,14 +124,14 @@ Operand resolve(const detail::DeviceState& device, const detail::KernelState& ke
                 fmt::format("{}: {} bytes are over the device's limit of {} for one binding", where(), size, limit),
                 "bind a window of the buffer, and run once per window");
   }
-  return {state->allocation.get(), range.offset, size};
+  return {&state, range.offset, size};
 }
 
 void check_aliasing(const detail::KernelState& kernel, std::span<const Operand> operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!kernel.bindings[i].writable) continue;
     for (std::size_t j = 0; j < operands.size(); ++j) {
-      if (i == j || operands[i].allocation != operands[j].allocation) continue;
+      if (i == j || *operands[i].buffer != *operands[j].buffer) continue;
       const bool overlap = operands[i].offset < operands[j].offset + operands[j].size &&
                            operands[j].offset < operands[i].offset + operands[i].size;
       // WebGPU: one buffer is either written or only read within a dispatch; written ranges may not overlap.

@@ -11,9 +11,9 @@
 
 namespace weft::dispatch {
 
-/// A uniform buffer of slots, one taken per distinct block of parameters of a batch. The bytes gather on the host and go
-/// in one queue write just before the batch is submitted, so they can't overtake or be overtaken (rule 1). Each slot has
-/// its own bind group, made once: on lavapipe that is five times faster than dynamic offsets and nowhere slower
+/// A uniform buffer of slots, one taken per distinct block of parameters of a batch. The bytes gather on the host and
+/// go in one queue write just before the batch is submitted, so they can't overtake or be overtaken (rule 1). Each slot
+/// has its own bind group, made once: on lavapipe that is five times faster than dynamic offsets and nowhere slower
 /// (docs/decisions/002). Used under its stream's lock.
 class ParamsRing {
  public:

@@ -49,8 +49,9 @@ struct PipelineStats {
   double compile_ms = 0;
 };
 
-/// Bounded by count, least recently used goes first; a pipeline that a Kernel still holds lives on with it. Compiles with
-/// no lock held; threads that miss on one key compile once and share the result or the error; a failure is not kept.
+/// Bounded by count, least recently used goes first; a pipeline that a Kernel still holds lives on with it. Compiles
+/// with no lock held; threads that miss on one key compile once and share the result or the error; a failure is not
+/// kept.
 class PipelineCache {
  public:
   PipelineCache(webgpu::Gpu& gpu, std::size_t cap);

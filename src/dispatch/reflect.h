@@ -14,41 +14,41 @@ namespace weft::dispatch {
 
 /// One `@group(G) @binding(B) var<...> name: type;`.
 struct ReflectedBinding {
-  BindingInfo info;          ///< as public; info.min_size from the layout rules of WGSL (section "Memory Layout")
+  BindingInfo info;  ///< as public; info.min_size from the layout rules of WGSL (section "Memory Layout")
   std::uint32_t group = 0;
-  bool used = false;         ///< the entry point, or a function it calls, names it
+  bool used = false;  ///< the entry point, or a function it calls, names it
 };
 
 /// What the compiler of Weft needs to know about a module.
 struct Reflection {
-  std::vector<ReflectedBinding> bindings;     ///< sorted by (group, binding)
+  std::vector<ReflectedBinding> bindings;  ///< sorted by (group, binding)
   /// `struct Params`: size rounded up to its alignment; empty when there is none. `params_declared_by_user` is true
   /// when the source declares its own variable `params` (then the runtime adds none and binds it like any other).
   std::vector<ParamInfo> params;
   std::uint32_t params_size = 0;
   bool params_scalars_only = false;  ///< every member is a scalar or vector of f32, i32 or u32: fit for immediates
   bool params_declared_by_user = false;
-  bool uses_params = false;          ///< the entry point, or a function it calls, names `params`
-  bool uses_linear_index = false;    ///< likewise `linear_index`
+  bool uses_params = false;        ///< the entry point, or a function it calls, names `params`
+  bool uses_linear_index = false;  ///< likewise `linear_index`
   bool declares_linear_index = false;
   /// The text of the entry point's @workgroup_size arguments, blanks trimmed; "1" where left out.
   std::array<std::string, 3> workgroup_size_text{"1", "1", "1"};
   /// The same as numbers where they can be worked out: literals (8, 8u, 0x8), module `const`s, `override`s with a known
   /// value or default, prelude constants, and + - * / % and parentheses of these.
   std::array<std::optional<std::uint32_t>, 3> workgroup_size;
-  bool enables_f16 = false;        ///< `enable f16;`
+  bool enables_f16 = false;  ///< `enable f16;`
   bool enables_subgroups = false;
-  bool uses_f16 = false;           ///< names f16, vec2h..., mat...h anywhere
-  bool uses_subgroups = false;     ///< names a subgroup* builtin anywhere
+  bool uses_f16 = false;                  ///< names f16, vec2h..., mat...h anywhere
+  bool uses_subgroups = false;            ///< names a subgroup* builtin anywhere
   std::vector<std::string> entry_points;  ///< all @compute functions
 };
 
-/// Reads `source`. Comments (nested too) and strings of attributes are understood; whatever the real compiler will refuse
-/// later may pass here, but what this returns is right for every source that the compiler accepts. `constants` and
-/// `overrides` are the prelude and override values, for array lengths and workgroup sizes.
-/// Throws Error{compile_error}, with line and column, when: the entry point is missing (the message lists those there
-/// are), a binding lacks its group or binding or repeats one, a type of a binding or of Params can't be laid out (naming
-/// it), or a resource is not a buffer (textures and samplers: unsupported).
+/// Reads `source`. Comments (nested too) and strings of attributes are understood; whatever the real compiler will
+/// refuse later may pass here, but what this returns is right for every source that the compiler accepts. `constants`
+/// and `overrides` are the prelude and override values, for array lengths and workgroup sizes. Throws
+/// Error{compile_error}, with line and column, when: the entry point is missing (the message lists those there are), a
+/// binding lacks its group or binding or repeats one, a type of a binding or of Params can't be laid out (naming it),
+/// or a resource is not a buffer (textures and samplers: unsupported).
 Reflection reflect(std::string_view source, std::string_view entry_point, const std::vector<PreludeConstant>& constants,
                    const std::vector<OverrideValue>& overrides, std::string_view label);
 

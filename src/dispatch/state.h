@@ -20,9 +20,13 @@
 #include "weft/kernel.h"
 #include "weft/stream.h"
 
+namespace weft::dispatch {
+struct Capture;
+}
+
 namespace weft::detail {
 
-struct KernelState {
+struct KernelState : std::enable_shared_from_this<KernelState> {
   std::uint64_t owner = 0;  ///< device id
   std::string label;
   std::vector<BindingInfo> bindings;         ///< those that the entry point uses, by binding number
@@ -62,6 +66,9 @@ struct StreamState {
   WGPUBindGroup current_group = nullptr;
   WGPUBindGroup current_params = nullptr;
   std::vector<std::byte> current_immediates;
+  /// Where commands go instead, while a graph is captured; `capturing` spares the lock when there is none.
+  std::shared_ptr<dispatch::Capture> capture;
+  std::atomic<bool> capturing{false};
 };
 
 struct DeviceState {
@@ -93,6 +100,10 @@ struct DeviceState {
   std::unordered_map<std::string, Kernel> library;
 
   std::shared_ptr<StreamState> make_stream();
+  /// The stream that this thread records into: the innermost StreamScope's, else the default stream.
+  StreamState& current_stream();
+  /// Submits what every stream of the device has recorded.
+  void submit_all();
   /// Submits the stream whose unsubmitted batch names the allocation, unless it is `except`. Returns the allocation's
   /// `pending` as it was: work under that ticket is submitted now, or is `except`'s own.
   std::uint64_t submit_users_of(const memory::Allocation& allocation, const StreamState* except);
@@ -105,17 +116,82 @@ struct DeviceState {
 
 namespace weft::dispatch {
 
-/// Records `grid` groups of `kernel`; operands are checked already. Takes the stream's lock.
+inline constexpr std::size_t kMostOperands = 64;
+
+/// One bound or copied range. `buffer` points at the caller's handle, which outlives the call.
 struct Operand {
-  memory::Allocation* allocation = nullptr;
+  const std::shared_ptr<detail::BufferState>* buffer = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
+
+  memory::Allocation& allocation() const noexcept { return *(*buffer)->allocation; }
 };
+
+/// How much is recorded in one go.
+struct BatchWork {
+  std::uint32_t dispatches = 0;
+  std::uint32_t copies = 0;  ///< and clears
+  std::uint64_t bytes = 0;   ///< bound or copied
+};
+
+/// Records into a stream's open batch, under its lock.
+class BatchRecorder {
+ public:
+  explicit BatchRecorder(detail::StreamState& stream) noexcept : stream_(stream) {}
+
+  /// A group that holds these parameters in the stream's ring; may submit what was recorded before.
+  WGPUBindGroup bind_params(std::span<const std::byte> params);
+  /// Notes that the batch is about to name `a`. False when another stream has claimed `a` since submit_users_of
+  /// returned `seen`: then that one must be submitted first, which can't be done under this lock.
+  bool claim(memory::Allocation& a, std::uint64_t seen) noexcept;
+  /// Sets what the open pass has not set already, then dispatches.
+  void dispatch(const detail::KernelState& kernel, WGPUBindGroup group, WGPUBindGroup params_group,
+                std::span<const std::byte> params, Grid grid);
+  void copy(memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to, std::uint64_t to_offset,
+            std::uint64_t size);
+  void clear(memory::Allocation& target, std::uint64_t offset, std::uint64_t size);
+  /// Counts what was recorded and submits a full batch; true when it did.
+  bool finish(const BatchWork& work);
+
+ private:
+  detail::StreamState& stream_;
+};
+
+/// Records work on `named` in order with what other streams recorded on it: their batches are submitted first, and this
+/// one claims the memory under its lock, again from the start when another stream got there in between. `prepare` runs
+/// before the claims and may submit the batch (a claim is for one batch); `record` after them. `seen` is scratch of the
+/// same length.
+template <class Prepare, class Record>
+void record_batch(detail::StreamState& stream, std::span<memory::Allocation* const> named,
+                  std::span<std::uint64_t> seen, const BatchWork& work, Prepare&& prepare, Record&& record) {
+  for (;;) {
+    for (std::size_t i = 0; i < named.size(); ++i) seen[i] = stream.device.submit_users_of(*named[i], &stream);
+    bool submitted = false;
+    {
+      const std::lock_guard lock(stream.mutex);
+      BatchRecorder recorder(stream);
+      prepare(recorder);
+      bool claimed = true;
+      for (std::size_t i = 0; claimed && i < named.size(); ++i) claimed = recorder.claim(*named[i], seen[i]);
+      if (!claimed) continue;
+      record(recorder);
+      submitted = recorder.finish(work);
+    }
+    if (submitted) stream.device.throttle();
+    return;
+  }
+}
+
+/// The bind group of a kernel over these operands, from the device's cache.
+BindGroupCache::Group bind_group_for(detail::DeviceState& device, const detail::KernelState& kernel,
+                                     std::span<const Operand> operands);
+
+/// Records `grid` groups of `kernel`; operands are checked already.
 void record_dispatch(detail::StreamState& stream, const detail::KernelState& kernel, std::span<const Operand> operands,
                      std::span<const std::byte> params, Grid grid);
-void record_copy(detail::StreamState& stream, memory::Allocation& from, std::uint64_t from_offset,
-                 memory::Allocation& to, std::uint64_t to_offset, std::uint64_t size);
-void record_clear(detail::StreamState& stream, memory::Allocation& target, std::uint64_t offset, std::uint64_t size);
+/// Copies from.size bytes between different buffers.
+void record_copy(detail::StreamState& stream, const Operand& from, const Operand& to);
+void record_clear(detail::StreamState& stream, const Operand& target);
 /// A copy to memory outside the pool (staging).
 struct CopyOut {
   memory::Allocation* from = nullptr;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "dispatch/capture.h"
 #include "dispatch/state.h"
 #include "webgpu/encoder.h"
 #include "weft/error.h"
@@ -114,14 +115,6 @@ void close_pass(StreamState& s) {
   s.current_immediates.clear();
 }
 
-/// Notes, under the stream's lock, that its batch is about to name `a`. False when another stream has claimed `a` since
-/// submit_users_of returned `seen`: then that one must be submitted first, which can't be done under this lock.
-bool claim(const StreamState& s, memory::Allocation& a, std::uint64_t seen) {
-  const std::uint64_t mine = s.ticket.load(std::memory_order_relaxed);
-  return a.pending.load(std::memory_order_acquire) == mine ||
-         a.pending.compare_exchange_strong(seen, mine, std::memory_order_acq_rel) || seen == mine;
-}
-
 /// Sends the batch. The stream is empty afterwards, also when this throws.
 void submit_locked(StreamState& s) {
   if (!s.encoder) {
@@ -151,116 +144,155 @@ bool batch_full(const StreamState& s) {
 
 }  // namespace
 
-void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::span<const Operand> operands,
-                     std::span<const std::byte> params, Grid grid) {
-  constexpr std::size_t kMostOperands = 64;
+bool BatchRecorder::claim(memory::Allocation& a, std::uint64_t seen) noexcept {
+  const std::uint64_t mine = stream_.ticket.load(std::memory_order_relaxed);
+  return a.pending.load(std::memory_order_acquire) == mine ||
+         a.pending.compare_exchange_strong(seen, mine, std::memory_order_acq_rel) || seen == mine;
+}
+
+WGPUBindGroup BatchRecorder::bind_params(std::span<const std::byte> params) {
+  WGPUBindGroup group = stream_.params.bind(params);
+  if (group == nullptr) {  // the ring is full: send what there is and go on (rule 1)
+    submit_locked(stream_);
+    group = stream_.params.bind(params);
+  }
+  return group;
+}
+
+void BatchRecorder::dispatch(const detail::KernelState& kernel, WGPUBindGroup group, WGPUBindGroup params_group,
+                             std::span<const std::byte> params, Grid grid) {
+  StreamState& s = stream_;
+  open_pass(s);
+  const WGPUComputePipeline pipeline = kernel.pipeline->pipeline.get();
+  const bool other_pipeline = s.current_pipeline != pipeline;
+  if (other_pipeline) {
+    webgpu::set_pipeline(s.pass, pipeline);
+    s.current_pipeline = pipeline;
+  }
+  // Compared by handle within one open pass only: the encoder holds both, so the handle can't have been reused.
+  if (s.current_group != group) {
+    webgpu::set_bind_group(s.pass, 0, group);
+    s.current_group = group;
+  }
+  if (params_group != nullptr && s.current_params != params_group) {
+    webgpu::set_bind_group(s.pass, 1, params_group);
+    s.current_params = params_group;
+  }
+  if (kernel.params_via == ParamsVia::immediates) {
+    const bool same = !other_pipeline && s.current_immediates.size() == params.size() &&
+                      std::memcmp(s.current_immediates.data(), params.data(), params.size()) == 0;
+    if (!same) {
+      webgpu::set_immediates(s.pass, params);
+      s.current_immediates.assign(params.begin(), params.end());
+    }
+  }
+  webgpu::dispatch(s.pass, grid.x, grid.y, grid.z);
+}
+
+void BatchRecorder::copy(memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to,
+                         std::uint64_t to_offset, std::uint64_t size) {
+  open_encoder(stream_);
+  close_pass(stream_);
+  webgpu::copy(stream_.encoder, from.buffer.get(), from_offset, to.buffer.get(), to_offset, size);
+}
+
+void BatchRecorder::clear(memory::Allocation& target, std::uint64_t offset, std::uint64_t size) {
+  open_encoder(stream_);
+  close_pass(stream_);
+  webgpu::clear(stream_.encoder, target.buffer.get(), offset, size);
+}
+
+bool BatchRecorder::finish(const BatchWork& work) {
+  StreamState& s = stream_;
+  s.pending_dispatches += work.dispatches;
+  s.pending_commands += work.dispatches + work.copies;
+  s.pending_bytes += work.bytes;
+  s.device.counters.dispatches.fetch_add(work.dispatches, std::memory_order_relaxed);
+  s.device.counters.copies.fetch_add(work.copies, std::memory_order_relaxed);
+  const bool full = batch_full(s);
+  if (full) submit_locked(s);
+  return full;
+}
+
+BindGroupCache::Group bind_group_for(detail::DeviceState& device, const detail::KernelState& kernel,
+                                     std::span<const Operand> operands) {
   std::array<BoundRange, kMostOperands> ranges;
-  std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    ranges[i] = {operands[i].allocation->id, operands[i].offset, operands[i].size};
-    bytes += operands[i].size;
+    ranges[i] = {operands[i].allocation().id, operands[i].offset, operands[i].size};
   }
   const Layout& layout = *kernel.pipeline->layout;
-  const BindGroupCache::Group group =
-      s.device.bind_groups.get_or_create(layout.id, std::span(ranges.data(), operands.size()), [&] {
-        std::array<webgpu::GroupEntry, kMostOperands> entries;
-        for (std::size_t i = 0; i < operands.size(); ++i) {
-          entries[i] = {kernel.bindings[i].binding, operands[i].allocation->buffer.get(), operands[i].offset,
-                        operands[i].size};
-        }
-        return s.device.gpu.create_bind_group(layout.handle.get(), std::span(entries.data(), operands.size()),
-                                              kernel.label);
-      });
-
-  std::array<std::uint64_t, kMostOperands> seen;
-  bool full = false;
-  for (bool recorded = false; !recorded;) {
-    for (std::size_t i = 0; i < operands.size(); ++i) seen[i] = s.device.submit_users_of(*operands[i].allocation, &s);
-    const std::lock_guard lock(s.mutex);
-    WGPUBindGroup params_group = nullptr;
-    if (kernel.params_via == ParamsVia::uniform) {
-      params_group = s.params.bind(params);
-      if (params_group == nullptr) {  // the ring is full: send what there is and go on (rule 1)
-        submit_locked(s);
-        params_group = s.params.bind(params);
-      }
+  return device.bind_groups.get_or_create(layout.id, std::span(ranges.data(), operands.size()), [&] {
+    std::array<webgpu::GroupEntry, kMostOperands> entries;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      entries[i] = {kernel.bindings[i].binding, operands[i].allocation().buffer.get(), operands[i].offset,
+                    operands[i].size};
     }
-    bool claimed = true;  // after all that may end the batch: a claim is for one batch
-    for (std::size_t i = 0; claimed && i < operands.size(); ++i) claimed = claim(s, *operands[i].allocation, seen[i]);
-    if (!claimed) continue;
-    open_pass(s);
-    const WGPUComputePipeline pipeline = kernel.pipeline->pipeline.get();
-    const bool other_pipeline = s.current_pipeline != pipeline;
-    if (other_pipeline) {
-      webgpu::set_pipeline(s.pass, pipeline);
-      s.current_pipeline = pipeline;
-    }
-    // Compared by handle within one open pass only: the encoder holds both, so the handle can't have been reused.
-    if (s.current_group != group->get()) {
-      webgpu::set_bind_group(s.pass, 0, group->get());
-      s.current_group = group->get();
-    }
-    if (params_group != nullptr && s.current_params != params_group) {
-      webgpu::set_bind_group(s.pass, 1, params_group);
-      s.current_params = params_group;
-    }
-    if (kernel.params_via == ParamsVia::immediates) {
-      const bool same = !other_pipeline && s.current_immediates.size() == params.size() &&
-                        std::memcmp(s.current_immediates.data(), params.data(), params.size()) == 0;
-      if (!same) {
-        webgpu::set_immediates(s.pass, params);
-        s.current_immediates.assign(params.begin(), params.end());
-      }
-    }
-    webgpu::dispatch(s.pass, grid.x, grid.y, grid.z);
-    ++s.pending_dispatches;
-    ++s.pending_commands;
-    s.pending_bytes += bytes;
-    s.device.counters.dispatches.fetch_add(1, std::memory_order_relaxed);
-    recorded = true;
-    full = batch_full(s);
-    if (full) submit_locked(s);
-  }
-  if (full) s.device.throttle();
+    return device.gpu.create_bind_group(layout.handle.get(), std::span(entries.data(), operands.size()), kernel.label);
+  });
 }
 
 namespace {
 
-/// Runs `record` with the encoder open and no pass open, then submits when the batch is full.
-template <class Record>
-void record_command(StreamState& s, std::initializer_list<memory::Allocation*> named, std::uint64_t bytes,
-                    Record&& record) {
-  bool full = false;
-  for (bool recorded = false; !recorded;) {
-    std::array<std::uint64_t, 2> seen{};
-    std::size_t n = 0;
-    for (memory::Allocation* a : named) seen[n++] = s.device.submit_users_of(*a, &s);
-    const std::lock_guard lock(s.mutex);
-    n = 0;
-    if (!std::ranges::all_of(named, [&](memory::Allocation* a) { return claim(s, *a, seen[n++]); })) continue;
-    open_encoder(s);
-    close_pass(s);
-    record();
-    recorded = true;
-    ++s.pending_commands;
-    s.pending_bytes += bytes;
-    s.device.counters.copies.fetch_add(1, std::memory_order_relaxed);
-    full = batch_full(s);
-    if (full) submit_locked(s);
-  }
-  if (full) s.device.throttle();
+/// Writes the command down when the stream is capturing.
+bool captured(StreamState& s, CapturedCommand::Kind kind, const detail::KernelState* kernel,
+              std::span<const Operand> operands, std::span<const std::byte> params, Grid grid) {
+  if (!s.capturing.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(s.mutex);
+  if (!s.capture) return false;
+  CapturedCommand command;
+  command.kind = kind;
+  if (kernel != nullptr) command.kernel = kernel->shared_from_this();
+  for (const Operand& o : operands) command.ranges.push_back({s.capture->place_of(*o.buffer), o.offset, o.size});
+  command.params.assign(params.begin(), params.end());
+  command.grid = grid;
+  s.capture->commands.push_back(std::move(command));
+  return true;
+}
+
+/// record_batch over operands, without a heap allocation.
+template <class Prepare, class Record>
+void record_operands(StreamState& s, std::span<const Operand> operands, const BatchWork& work, Prepare&& prepare,
+                     Record&& record) {
+  std::array<memory::Allocation*, kMostOperands> named;
+  std::array<std::uint64_t, kMostOperands> seen;
+  for (std::size_t i = 0; i < operands.size(); ++i) named[i] = &operands[i].allocation();
+  record_batch(s, std::span(named.data(), operands.size()), std::span(seen.data(), operands.size()), work, prepare,
+               record);
 }
 
 }  // namespace
 
-void record_copy(StreamState& s, memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to,
-                 std::uint64_t to_offset, std::uint64_t size) {
-  record_command(s, {&from, &to}, size,
-                 [&] { webgpu::copy(s.encoder, from.buffer.get(), from_offset, to.buffer.get(), to_offset, size); });
+void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::span<const Operand> operands,
+                     std::span<const std::byte> params, Grid grid) {
+  if (captured(s, CapturedCommand::Kind::dispatch, &kernel, operands, params, grid)) return;
+  std::uint64_t bytes = 0;
+  for (const Operand& o : operands) bytes += o.size;
+  const BindGroupCache::Group group = bind_group_for(s.device, kernel, operands);
+  WGPUBindGroup params_group = nullptr;
+  record_operands(
+      s, operands, {1, 0, bytes},
+      [&](BatchRecorder& recorder) {
+        if (kernel.params_via == ParamsVia::uniform) params_group = recorder.bind_params(params);
+      },
+      [&](BatchRecorder& recorder) { recorder.dispatch(kernel, group->get(), params_group, params, grid); });
 }
 
-void record_clear(StreamState& s, memory::Allocation& target, std::uint64_t offset, std::uint64_t size) {
-  record_command(s, {&target}, size, [&] { webgpu::clear(s.encoder, target.buffer.get(), offset, size); });
+void record_copy(StreamState& s, const Operand& from, const Operand& to) {
+  const std::array<Operand, 2> operands{from, to};
+  if (captured(s, CapturedCommand::Kind::copy, nullptr, operands, {}, {0, 0, 0})) return;
+  record_operands(
+      s, operands, {0, 1, from.size}, [](BatchRecorder&) {},
+      [&](BatchRecorder& recorder) {
+        recorder.copy(from.allocation(), from.offset, to.allocation(), to.offset, from.size);
+      });
+}
+
+void record_clear(StreamState& s, const Operand& target) {
+  const std::span<const Operand> operands(&target, 1);
+  if (captured(s, CapturedCommand::Kind::clear, nullptr, operands, {}, {0, 0, 0})) return;
+  record_operands(
+      s, operands, {0, 1, target.size}, [](BatchRecorder&) {},
+      [&](BatchRecorder& recorder) { recorder.clear(target.allocation(), target.offset, target.size); });
 }
 
 void copy_out_and_submit(StreamState& s, std::span<const CopyOut> copies, WGPUBuffer to) {
@@ -340,18 +372,18 @@ void Stream::copy(const Buffer& from, std::size_t from_offset, const Buffer& to,
   if (size == 0) return;
   if (source == target) {  // WebGPU has no copy within one buffer
     const Buffer between = s.device.memory->alloc(size, Usage::copy_src | Usage::copy_dst);
-    dispatch::record_copy(s, *source->allocation, from_offset, *between.state()->allocation, 0, size);
-    dispatch::record_copy(s, *between.state()->allocation, 0, *target->allocation, to_offset, size);
+    dispatch::record_copy(s, {&source, from_offset, size}, {&between.state(), 0, size});
+    dispatch::record_copy(s, {&between.state(), 0, size}, {&target, to_offset, size});
     return;
   }
-  dispatch::record_copy(s, *source->allocation, from_offset, *target->allocation, to_offset, size);
+  dispatch::record_copy(s, {&source, from_offset, size}, {&target, to_offset, size});
 }
 
 void Stream::clear(const Buffer& buffer, std::size_t offset, std::size_t size) const {
   detail::StreamState& s = state_of(state_);
   const auto& target = s.device.memory->check_owner(buffer, "clear");
   check_range("clear", *target, offset, size, Usage::copy_dst);
-  if (size > 0) dispatch::record_clear(s, *target->allocation, offset, size);
+  if (size > 0) dispatch::record_clear(s, {&target, offset, size});
 }
 
 void Stream::submit() const {

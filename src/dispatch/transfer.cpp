@@ -15,7 +15,8 @@ namespace {
 
 using detail::DeviceState;
 
-/// From here the ring of staging buffers beats a queue write, which copies on one thread into fresh pages (docs/memory.md).
+/// From here the ring of staging buffers beats a queue write, which copies on one thread into fresh pages
+/// (docs/memory.md).
 constexpr std::size_t kRingFrom = std::size_t{2} << 20;
 /// From here a read runs in pieces, so that several threads copy while later pieces are on their way.
 constexpr std::size_t kReadPiecesFrom = std::size_t{8} << 20;
@@ -42,8 +43,8 @@ struct Params { word: u32, mask: u32, value: u32 }
 
 /// Changes some bytes of one word on the device, in order with recorded work: the queue can write whole words only, and
 /// the others must keep what they hold (D7).
-void patch_word(DeviceState& device, memory::Allocation& to, std::uint64_t word, std::uint32_t mask,
-                std::uint32_t value) {
+void patch_word(DeviceState& device, const std::shared_ptr<detail::BufferState>& to, std::uint64_t word,
+                std::uint32_t mask, std::uint32_t value) {
   const Kernel kernel = dispatch::library_kernel(device, "patch_word", [] {
     KernelOptions o;
     o.source = kPatchSource;
@@ -55,7 +56,7 @@ void patch_word(DeviceState& device, memory::Allocation& to, std::uint64_t word,
   const struct {
     std::uint32_t word, mask, value;
   } params{static_cast<std::uint32_t>(word - window / 4), mask, value};
-  const dispatch::Operand operand{&to, window, std::min<std::uint64_t>(alignment, to.size - window)};
+  const dispatch::Operand operand{&to, window, std::min<std::uint64_t>(alignment, to->allocation->size - window)};
   dispatch::record_dispatch(*device.default_stream, *kernel.state(), std::span(&operand, 1),
                             std::as_bytes(std::span(&params, 1)), Grid{});
 }
@@ -93,7 +94,9 @@ Readback::State& state_of(const std::unique_ptr<Readback::State>& state) {
 }
 }  // namespace
 
-void Readback::cancel() noexcept { state_.reset(); }
+void Readback::cancel() noexcept {
+  state_.reset();
+}
 
 bool Readback::ready() {
   State& s = state_of(state_);
@@ -137,8 +140,7 @@ Buffer Device::alloc(std::size_t size, Usage usage) {
 
 Buffer Device::zeros_bytes(std::size_t size, Usage usage) {
   Buffer buffer = alloc(size, usage | Usage::copy_dst);
-  memory::Allocation& a = *buffer.state()->allocation;
-  dispatch::record_clear(*state_->default_stream, a, 0, a.size);
+  dispatch::record_clear(state_->current_stream(), {&buffer.state(), 0, buffer.allocation_size()});
   return buffer;
 }
 
@@ -211,7 +213,7 @@ void Device::write(const Buffer& buffer, std::size_t offset, std::span<const std
     const std::size_t shift = offset % 4;
     const std::size_t n = std::min(bytes.size(), 4 - shift);
     const std::uint32_t value = partial_word(bytes.first(n), shift, mask);
-    patch_word(device, to, word, mask, value);
+    patch_word(device, state, word, mask, value);
     bytes = bytes.subspan(n);
     ++word;
     if (bytes.empty()) return;
@@ -222,13 +224,20 @@ void Device::write(const Buffer& buffer, std::size_t offset, std::span<const std
   if (bytes.empty()) return;
   const std::uint32_t value = partial_word(bytes, 0, mask);
   if (tail_partial) {
-    patch_word(device, to, word + whole / 4, mask, value);
+    patch_word(device, state, word + whole / 4, mask, value);
   } else {
     write_words(device, to, word * 4 + whole, std::as_bytes(std::span(&value, 1)));
   }
 }
 
 namespace {
+
+/// A read would wait for work that is written down and not run.
+void refuse_capture(DeviceState& device) {
+  if (!device.current_stream().capturing.load(std::memory_order_relaxed)) return;
+  throw Error(ErrorCode::invalid_argument, "read: this thread is capturing a graph, and nothing it records runs yet",
+              "read after the capture, from a run of the graph");
+}
 
 /// Records the copies into a staging buffer, submits them with the batch they wait for, and asks for the mapping.
 void start_read(DeviceState& device, Readback::State& read, std::span<const dispatch::CopyOut> copies) {
@@ -249,6 +258,7 @@ void start_read(DeviceState& device, Readback::State& read, std::span<const disp
 
 Readback Device::read_async(const Buffer& buffer, std::size_t offset, std::size_t size) {
   DeviceState& device = *state_;
+  refuse_capture(device);
   const auto& source = device.memory->check_owner(buffer, "read");
   device.gpu.check_alive("read");
   auto state = std::make_unique<Readback::State>();
@@ -295,6 +305,7 @@ void Device::read(const Buffer& buffer, std::size_t offset, std::span<std::byte>
 
 void Device::read_ranges(std::span<const ReadRange> ranges, ReadOptions options) {
   DeviceState& device = *state_;
+  refuse_capture(device);
   device.gpu.check_alive("read");
   const auto deadline = device.deadline(options);
   struct Wanted {
@@ -317,8 +328,7 @@ void Device::read_ranges(std::span<const ReadRange> ranges, ReadOptions options)
   std::vector<dispatch::CopyOut> copies;
   std::vector<std::size_t> copy_of(ranges.size());
   for (const Wanted& w : wanted) {
-    if (copies.empty() || copies.back().from != w.source ||
-        w.begin > copies.back().from_offset + copies.back().size) {
+    if (copies.empty() || copies.back().from != w.source || w.begin > copies.back().from_offset + copies.back().size) {
       copies.push_back({w.source, w.begin, 0, 0});
     }
     dispatch::CopyOut& c = copies.back();
@@ -359,9 +369,10 @@ std::optional<Buffer> Device::resident(std::uint64_t id) const {
 
 std::optional<Buffer> Device::resident(const BufferRef& ref) const {
   if (ref.owner != id()) {
-    throw Error(ErrorCode::foreign_buffer,
-                fmt::format("resident: {} is owned by device {}, and this is device {}", to_string(ref), ref.owner, id()),
-                "ask the device that owns it");
+    throw Error(
+        ErrorCode::foreign_buffer,
+        fmt::format("resident: {} is owned by device {}, and this is device {}", to_string(ref), ref.owner, id()),
+        "ask the device that owns it");
   }
   return state_->memory->resident(ref.id);
 }

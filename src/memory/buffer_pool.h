@@ -15,8 +15,8 @@
 
 namespace weft::memory {
 
-/// The size that a request for `size` bytes is rounded up to: powers of two up to 4 KiB, from there four steps per power
-/// of two (at most 25 % waste), from 64 MiB multiples of 1 MiB. Never above `limit` unless size itself is.
+/// The size that a request for `size` bytes is rounded up to: powers of two up to 4 KiB, from there four steps per
+/// power of two (at most 25 % waste), from 64 MiB multiples of 1 MiB. Never above `limit` unless size itself is.
 std::uint64_t size_class(std::uint64_t size, std::uint64_t limit);
 
 struct PoolStats {

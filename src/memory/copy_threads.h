@@ -11,8 +11,8 @@
 
 namespace weft::memory {
 
-/// A few threads that only copy. They start at the first large copy and end with this object. Any thread may call copy();
-/// callers take turns.
+/// A few threads that only copy. They start at the first large copy and end with this object. Any thread may call
+/// copy(); callers take turns.
 class CopyThreads {
  public:
   /// `count` 0: half of the hardware threads, 1 to 8.

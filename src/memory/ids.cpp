@@ -20,8 +20,14 @@ std::atomic<std::uint64_t> buffers{0}, allocations{0}, devices{0};
 
 }  // namespace
 
-std::uint64_t mint_buffer_id() { return mint(buffers); }
-std::uint64_t mint_allocation_id() { return mint(allocations); }
-std::uint64_t mint_device_id() { return mint(devices); }
+std::uint64_t mint_buffer_id() {
+  return mint(buffers);
+}
+std::uint64_t mint_allocation_id() {
+  return mint(allocations);
+}
+std::uint64_t mint_device_id() {
+  return mint(devices);
+}
 
 }  // namespace weft::memory

@@ -100,9 +100,10 @@ std::optional<Buffer> Memory::resident(std::uint64_t id) const {
   std::optional<Found> found = find_buffer(id);
   if (!found) return std::nullopt;
   if (found->owner != owner_) {
-    throw Error(ErrorCode::foreign_buffer,
-                fmt::format("resident: buffer {} is owned by device {}, and this is device {}", id, found->owner, owner_),
-                "ask the device that owns it");
+    throw Error(
+        ErrorCode::foreign_buffer,
+        fmt::format("resident: buffer {} is owned by device {}, and this is device {}", id, found->owner, owner_),
+        "ask the device that owns it");
   }
   if (!found->state) return std::nullopt;
   return Buffer(std::move(found->state));

@@ -63,7 +63,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   /// A buffer whose allocation is mapped for writing; `unmap_filled` must follow.
   Buffer alloc_mapped(std::uint64_t size, Usage usage);
 
-  /// Throws Error{foreign_buffer} or {invalid_argument} unless `buffer` is a handle of this device; `what` names the call.
+  /// Throws Error{foreign_buffer} or {invalid_argument} unless `buffer` is a handle of this device; `what` names the
+  /// call.
   const std::shared_ptr<detail::BufferState>& check_owner(const Buffer& buffer, std::string_view what) const;
   std::optional<Buffer> resident(std::uint64_t id) const;
 

@@ -44,8 +44,8 @@ std::string MemoryReport::to_text() const {
   std::string out = fmt::format(
       "memory: {} live, {} retained of at most {}, peak {}; staging {}\n"
       "        {} allocations, {} reused, {} handed back, {} evicted; staging {} allocations, {} reused\n",
-      human(live_bytes), human(retained_bytes), human(cap_bytes), human(peak_bytes), human(staging_bytes), allocations, hits,
-      releases, evictions, staging_allocations, staging_hits);
+      human(live_bytes), human(retained_bytes), human(cap_bytes), human(peak_bytes), human(staging_bytes), allocations,
+      hits, releases, evictions, staging_allocations, staging_hits);
   for (const MemoryClass& c : classes) {
     out += fmt::format("        {:>10}: {} live, {} retained\n", human(c.size), c.live, c.retained);
   }

@@ -22,8 +22,8 @@ std::unique_ptr<Staging> StagingPool::acquire(std::uint64_t size) {
   }
   auto staging = std::make_unique<Staging>();
   staging->size = wanted;
-  staging->buffer = gpu_.create_buffer(wanted, static_cast<std::uint32_t>(WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst),
-                                       false, "weft.staging");
+  staging->buffer = gpu_.create_buffer(
+      wanted, static_cast<std::uint32_t>(WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst), false, "weft.staging");
   const std::lock_guard lock(mutex_);
   ++stats_.allocations;
   stats_.bytes += wanted;

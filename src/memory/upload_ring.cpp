@@ -10,7 +10,9 @@ namespace weft::memory {
 std::span<std::byte> UploadRing::writable(Slot& slot, webgpu::Clock::time_point deadline) {
   using Status = webgpu::Gpu::MapStatus;
   if (slot.map) {
-    const auto settled = [&] { return slot.map->status.load(std::memory_order_acquire) != Status::pending || gpu_.lost(); };
+    const auto settled = [&] {
+      return slot.map->status.load(std::memory_order_acquire) != Status::pending || gpu_.lost();
+    };
     const bool in_time = webgpu::wait_until([this] { gpu_.poll(); }, settled, deadline);
     gpu_.check_alive("upload");
     if (!in_time) {
@@ -20,8 +22,8 @@ std::span<std::byte> UploadRing::writable(Slot& slot, webgpu::Clock::time_point 
     if (slot.map->status.load(std::memory_order_acquire) == Status::failed) slot = {};
   }
   if (!slot.buffer) {
-    slot.buffer = gpu_.create_buffer(kPiece, static_cast<std::uint32_t>(WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc),
-                                     true, "weft.upload");
+    slot.buffer = gpu_.create_buffer(
+        kPiece, static_cast<std::uint32_t>(WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc), true, "weft.upload");
     slot.map = nullptr;
   }
   return gpu_.mapped_range(slot.buffer.get(), kPiece, true);

@@ -21,9 +21,10 @@ class UploadRing {
 
   UploadRing(webgpu::Gpu& gpu, CopyThreads& threads) : gpu_(gpu), threads_(threads) {}
 
-  /// Copies `bytes` (whole words) to `to` at `offset`. Returns when the last byte is out of `bytes`; the device may still
-  /// be copying. Work submitted before happens before, work submitted after happens after. Throws Error{timed_out} when a
-  /// staging buffer does not come back before `deadline`: then a prefix of the bytes may have been written.
+  /// Copies `bytes` (whole words) to `to` at `offset`. Returns when the last byte is out of `bytes`; the device may
+  /// still be copying. Work submitted before happens before, work submitted after happens after. Throws
+  /// Error{timed_out} when a staging buffer does not come back before `deadline`: then a prefix of the bytes may have
+  /// been written.
   void upload(WGPUBuffer to, std::uint64_t offset, std::span<const std::byte> bytes,
               webgpu::Clock::time_point deadline);
   /// Bytes of staging memory held.

@@ -138,7 +138,7 @@ class Writer {
         break;
       case UnaryOp::logical_not: return {fmt::format("(!{})", convert(x, t, DType::bool_)), DType::bool_};
       case UnaryOp::relu:
-        if (real) break;
+        if (real) return {call("f_relu", x), t};
         if (t == DType::i32) return {fmt::format("max({}, vec4i(0))", x), t};
         return {x, t};
       case UnaryOp::square:

@@ -294,9 +294,9 @@ class Run {
       values_.offsets.push_back(static_cast<std::uint32_t>(offset));
       values_.strides[k].clear();
       for (std::int64_t s : x.strides) values_.strides[k].push_back(static_cast<std::uint32_t>(s));
-      operands.push_back({x.tensor->buffer().state()->allocation.get(), in.begin, in.size});
+      operands.push_back({&x.tensor->buffer().state(), in.begin, in.size});
     }
-    operands.push_back({p.out.tensor->buffer().state()->allocation.get(), out.begin, out.size});
+    operands.push_back({&p.out.tensor->buffer().state(), out.begin, out.size});
     values_.lengths.clear();
     for (std::int64_t n : p.shape) values_.lengths.push_back(static_cast<std::uint32_t>(n));
     values_.out_strides.clear();

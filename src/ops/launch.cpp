@@ -39,8 +39,8 @@ Window window(const Tensor& x, std::string_view op) {
   const std::uint64_t limit = x.device().limits().max_storage_binding_size;
   if (b.end - b.begin > limit) {
     throw Error(ErrorCode::out_of_range,
-                fmt::format("{}: a tensor of shape {} spans {} bytes, over the device's limit of {} for one binding", op,
-                            to_string(x.shape()), b.end - b.begin, limit),
+                fmt::format("{}: a tensor of shape {} spans {} bytes, over the device's limit of {} for one binding",
+                            op, to_string(x.shape()), b.end - b.begin, limit),
                 "work on slices of it");
   }
   Window w;
@@ -49,9 +49,13 @@ Window window(const Tensor& x, std::string_view op) {
   return w;
 }
 
-bool is_cpu(const Device& device) { return device.adapter().type == AdapterType::cpu; }
+bool is_cpu(const Device& device) {
+  return device.adapter().type == AdapterType::cpu;
+}
 
-detail::DeviceState& state_of(const Device& device) { return *device.state(); }
+detail::DeviceState& state_of(const Device& device) {
+  return *device.state();
+}
 
 const Device& common_device(std::string_view op, std::span<const Tensor* const> operands) {
   const Tensor* first = nullptr;
@@ -63,9 +67,10 @@ const Device& common_device(std::string_view op, std::span<const Tensor* const> 
     if (first == nullptr) {
       first = t;
     } else if (t->device().id() != first->device().id()) {
-      throw Error(ErrorCode::foreign_buffer,
-                  fmt::format("{}: operands are owned by devices {} and {}", op, first->device().id(), t->device().id()),
-                  "read one of them and upload it to the other's device");
+      throw Error(
+          ErrorCode::foreign_buffer,
+          fmt::format("{}: operands are owned by devices {} and {}", op, first->device().id(), t->device().id()),
+          "read one of them and upload it to the other's device");
     }
   }
   return first->device();

@@ -54,10 +54,10 @@ Tensor::Tensor(Device device, Buffer buffer, Shape shape, Strides strides, std::
 }
 
 const Device& Tensor::device() const {
-  if (!device_) {
+  if (!device_.state()) {
     throw Error(ErrorCode::invalid_argument, "the tensor handle is empty", "take one from Device::upload or an op");
   }
-  return *device_;
+  return device_;
 }
 
 bool Tensor::is_contiguous() const noexcept {
@@ -100,10 +100,11 @@ BindingRange::BindingRange(const Tensor& t) : dtype(t.dtype()) {
   const std::uint64_t begin = static_cast<std::uint64_t>(t.offset()) * size_of(t.dtype());
   const std::uint32_t alignment = t.device().limits().min_storage_offset_alignment;
   if (!t.is_contiguous() || begin % alignment != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a kernel was given a view of shape {}, strides {}, from byte {}: a kernel sees plain memory",
-                            to_string(t.shape()), to_string(t.strides()), begin),
-                "pass contiguous(x)");
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("a kernel was given a view of shape {}, strides {}, from byte {}: a kernel sees plain memory",
+                    to_string(t.shape()), to_string(t.strides()), begin),
+        "pass contiguous(x)");
   }
   buffer = t.buffer();
   offset = begin;

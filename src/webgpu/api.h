@@ -52,7 +52,9 @@ using CommandBuffer = Owned<WGPUCommandBuffer, wgpuCommandBufferRelease>;
 using Encoder = Owned<WGPUCommandEncoder, wgpuCommandEncoderRelease>;
 using ComputePass = Owned<WGPUComputePassEncoder, wgpuComputePassEncoderRelease>;
 
-inline WGPUStringView view(std::string_view text) noexcept { return {text.data(), text.size()}; }
+inline WGPUStringView view(std::string_view text) noexcept {
+  return {text.data(), text.size()};
+}
 inline std::string_view text(WGPUStringView v) noexcept {
   if (v.data == nullptr) return {};
   return v.length == WGPU_STRLEN ? std::string_view(v.data) : std::string_view(v.data, v.length);

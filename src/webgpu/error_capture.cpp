@@ -6,9 +6,13 @@ thread_local ErrorCapture* innermost = nullptr;
 }
 
 ErrorCapture::ErrorCapture() noexcept : outer_(std::exchange(innermost, this)) {}
-ErrorCapture::~ErrorCapture() { innermost = outer_; }
+ErrorCapture::~ErrorCapture() {
+  innermost = outer_;
+}
 
-ErrorCapture* ErrorCapture::current() noexcept { return innermost; }
+ErrorCapture* ErrorCapture::current() noexcept {
+  return innermost;
+}
 
 void ErrorCapture::add(WGPUErrorType type, std::string_view message) {
   if (failed()) return;

@@ -98,9 +98,10 @@ std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
     backoff.pause(std::chrono::milliseconds(1));
   }
   if (answer.device == nullptr) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("the adapter '{}' ({}) gave no device: {}", gpu->info_.name, gpu->info_.backend, answer.message),
-                "choose another adapter with WEFT_ADAPTER, or update its driver");
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("the adapter '{}' ({}) gave no device: {}", gpu->info_.name, gpu->info_.backend, answer.message),
+        "choose another adapter with WEFT_ADAPTER, or update its driver");
   }
   gpu->device_ = answer.device;
   gpu->queue_ = wgpuDeviceGetQueue(answer.device);
@@ -318,7 +319,9 @@ std::span<std::byte> Gpu::mapped_range(WGPUBuffer buffer, std::uint64_t size, bo
   return {static_cast<std::byte*>(data), static_cast<std::size_t>(size)};
 }
 
-void Gpu::poll() { webgpu::poll(instance(), device_); }
+void Gpu::poll() {
+  webgpu::poll(instance(), device_);
+}
 
 void Gpu::destroy() {
   on_lost(nullptr, WGPUDeviceLostReason_Destroyed, WGPU_STRING_VIEW_INIT, status_, nullptr);

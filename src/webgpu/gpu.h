@@ -74,8 +74,8 @@ class Gpu {
   }
   /// Finishes `encoder` and submits it. An error in recording or submission comes out here, with `label`.
   void submit(Encoder encoder, std::string_view label);
-  /// Sets `done` once all work submitted so far is finished (or the device is lost). The shared state keeps the callback
-  /// safe when nobody waits any more.
+  /// Sets `done` once all work submitted so far is finished (or the device is lost). The shared state keeps the
+  /// callback safe when nobody waits any more.
   std::shared_ptr<std::atomic<bool>> signal_done();
 
   // -- mapping ------------------------------------------------------------------------------------------------------
@@ -115,7 +115,8 @@ class Gpu {
   static void on_error(WGPUDevice const*, WGPUErrorType type, WGPUStringView message, void* user, void*);
   static void on_lost(WGPUDevice const*, WGPUDeviceLostReason reason, WGPUStringView message, void* user, void*);
   /// Throws what `capture` caught, if anything.
-  void raise(const class ErrorCapture& capture, ErrorCode fallback, std::string_view what, std::string_view label) const;
+  void raise(const class ErrorCapture& capture, ErrorCode fallback, std::string_view what,
+             std::string_view label) const;
 
   AdapterInfo info_;
   Limits limits_;

@@ -3,7 +3,9 @@
 
 namespace weft {
 
-std::string_view implementation_name() noexcept { return "dawn"; }
+std::string_view implementation_name() noexcept {
+  return "dawn";
+}
 
 std::string implementation_version() {
 #ifdef WEFT_DAWN_VERSION
@@ -48,8 +50,9 @@ std::vector<Adapter> list_adapters(WGPUInstance inst) {
   };
   std::vector<Adapter> out;
   for (WGPUBackendType backend : {WGPUBackendType_Vulkan, WGPUBackendType_Metal, WGPUBackendType_D3D12}) {
-    for (const Ask& ask : {Ask{WGPUPowerPreference_HighPerformance, 0, backend},
-                           Ask{WGPUPowerPreference_LowPower, 0, backend}, Ask{WGPUPowerPreference_Undefined, 1, backend}}) {
+    for (const Ask& ask :
+         {Ask{WGPUPowerPreference_HighPerformance, 0, backend}, Ask{WGPUPowerPreference_LowPower, 0, backend},
+          Ask{WGPUPowerPreference_Undefined, 1, backend}}) {
       WGPUDawnTogglesDescriptor t = toggles(1, kAdapterToggles);
       WGPURequestAdapterOptions options = WGPU_REQUEST_ADAPTER_OPTIONS_INIT;
       options.nextInChain = &t.chain;
@@ -90,8 +93,12 @@ void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>&
   if (wanted.subgroups) features.push_back(WGPUFeatureName_Subgroups);
 }
 
-std::string_view immediates_directive() noexcept { return "requires immediate_address_space;"; }
-std::string_view subgroups_directive() noexcept { return "enable subgroups;"; }
+std::string_view immediates_directive() noexcept {
+  return "requires immediate_address_space;";
+}
+std::string_view subgroups_directive() noexcept {
+  return "enable subgroups;";
+}
 
 // Dawn leaves bounds checks out per device only (the toggle disable_robustness), which a user's WGSL must not lose.
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool) {
@@ -105,7 +112,9 @@ void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPUR
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
 }
 
-void poll(WGPUInstance inst, WGPUDevice) { wgpuInstanceProcessEvents(inst); }
+void poll(WGPUInstance inst, WGPUDevice) {
+  wgpuInstanceProcessEvents(inst);
+}
 
 }  // namespace webgpu
 }  // namespace weft

@@ -6,7 +6,9 @@
 
 namespace weft {
 
-std::string_view implementation_name() noexcept { return "wgpu-native"; }
+std::string_view implementation_name() noexcept {
+  return "wgpu-native";
+}
 
 std::string implementation_version() {
   const std::uint32_t v = wgpuGetVersion();
@@ -48,8 +50,12 @@ void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>&
   if (wanted.subgroups) features.push_back(static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup));
 }
 
-std::string_view immediates_directive() noexcept { return ""; }
-std::string_view subgroups_directive() noexcept { return ""; }  // naga 29 does not know the directive yet
+std::string_view immediates_directive() noexcept {
+  return "";
+}
+std::string_view subgroups_directive() noexcept {
+  return "";
+}  // naga 29 does not know the directive yet
 
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted) {
   return trusted ? wgpuDeviceCreateShaderModuleTrusted(device, &descriptor, WGPUShaderRuntimeChecks_None)

@@ -55,10 +55,11 @@ int class_score(AdapterType type, PowerPreference power) {
 
 std::size_t select_adapter(const std::vector<Candidate>& candidates, const DeviceOptions& options) {
   if (candidates.empty()) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("no adapter: {} was asked for Vulkan, Metal and D3D12 and showed none", implementation_name()),
-                "install a GPU driver with Vulkan, or a CPU device (Debian: apt install mesa-vulkan-drivers), and check "
-                "that VK_DRIVER_FILES, if set, names an existing file");
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("no adapter: {} was asked for Vulkan, Metal and D3D12 and showed none", implementation_name()),
+        "install a GPU driver with Vulkan, or a CPU device (Debian: apt install mesa-vulkan-drivers), and check "
+        "that VK_DRIVER_FILES, if set, names an existing file");
   }
   const std::string wish = options.adapter;
   if (!wish.empty()) {

@@ -28,8 +28,9 @@ std::vector<std::pair<double, double>> Timestamps::read(Clock::time_point deadli
   for (std::size_t set = 0; set < sets_.size(); ++set) {
     const auto pairs = static_cast<std::uint32_t>(std::min<std::size_t>(kPairsPerSet, count_ - set * kPairsPerSet));
     const std::uint64_t bytes = std::uint64_t{16} * pairs;
-    const BufferHandle resolved = gpu_.create_buffer(
-        bytes, static_cast<std::uint32_t>(WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc), false, "weft.timestamps");
+    const BufferHandle resolved =
+        gpu_.create_buffer(bytes, static_cast<std::uint32_t>(WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc),
+                           false, "weft.timestamps");
     const BufferHandle staging = gpu_.create_buffer(
         bytes, static_cast<std::uint32_t>(WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst), false, "weft.timestamps");
     Encoder encoder = gpu_.create_encoder("weft.timestamps");
@@ -37,7 +38,9 @@ std::vector<std::pair<double, double>> Timestamps::read(Clock::time_point deadli
     copy(encoder, resolved.get(), 0, staging.get(), 0, bytes);
     gpu_.submit(std::move(encoder), "weft.timestamps");
     const auto map = gpu_.map_async(staging.get(), false, bytes);
-    const auto settled = [&] { return map->status.load(std::memory_order_acquire) != Gpu::MapStatus::pending || gpu_.lost(); };
+    const auto settled = [&] {
+      return map->status.load(std::memory_order_acquire) != Gpu::MapStatus::pending || gpu_.lost();
+    };
     const bool in_time = wait_until([this] { gpu_.poll(); }, settled, deadline);
     gpu_.check_alive("profile");
     if (!in_time || map->status.load(std::memory_order_acquire) != Gpu::MapStatus::ready) {

@@ -10,8 +10,8 @@ namespace weft::webgpu {
 
 using QuerySet = Owned<WGPUQuerySet, wgpuQuerySetRelease>;
 
-/// Pairs of timestamps, one pair a pass. Grows by query sets of 4,096 (WebGPU's most). Not thread-safe: under its stream's
-/// lock. Needs Features::timestamps.
+/// Pairs of timestamps, one pair a pass. Grows by query sets of 4,096 (WebGPU's most). Not thread-safe: under its
+/// stream's lock. Needs Features::timestamps.
 class Timestamps {
  public:
   explicit Timestamps(Gpu& gpu) : gpu_(gpu) {}
@@ -19,7 +19,8 @@ class Timestamps {
   /// Begins a pass whose begin and end are timed as pair `count() - 1`.
   ComputePass begin_pass(const Encoder& encoder);
   std::size_t count() const noexcept { return count_; }
-  /// Nanoseconds on the device's clock: begin and end of each pair. Submits, waits until `deadline`, and forgets all pairs.
+  /// Nanoseconds on the device's clock: begin and end of each pair. Submits, waits until `deadline`, and forgets all
+  /// pairs.
   std::vector<std::pair<double, double>> read(Clock::time_point deadline);
 
  private:

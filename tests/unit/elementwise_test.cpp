@@ -258,6 +258,7 @@ double whole_unary(UnaryOp op, double v) {
     case UnaryOp::sign: return x > 0 ? 1 : x < 0 ? -1 : 0;
     case UnaryOp::invert: return static_cast<double>(~x);
     case UnaryOp::logical_not: return x == 0;
+    case UnaryOp::relu: return x > 0 ? v : 0;
     case UnaryOp::square:
       return static_cast<double>(
           static_cast<std::int64_t>(static_cast<std::uint64_t>(x) * static_cast<std::uint64_t>(x) & 0xffffffffu));
