@@ -176,13 +176,21 @@ fn f_remainder(a: vec4f, b: vec4f) -> vec4f {
   return select(select(r, r + b, other), with_sign(vec4f(0.0), b), mag(r) == vec4u(0u));
 }
 )"},
-    {"f_floor_divide", "mag with_sign is_nan f_fmod f_divide rounded", R"(
+    {"f_floor_divide", "mag chop with_sign is_nan f_fmod f_divide rounded", R"(
 // As numpy: from the exact remainder, so that the quotient of the two is whole but for its own rounding.
 fn f_floor_divide(a: vec4f, b: vec4f) -> vec4f {
   let r = f_fmod(a, b);
   let whole = mag(r) == vec4u(0u);
   let other = (((bitcast<vec4u>(r) ^ bitcast<vec4u>(b)) >> vec4u(31u)) == vec4u(1u)) & !whole;
-  var d = f_divide(rounded(a - r), b);
+  let multiple = rounded(a - r);
+  var d = f_divide(multiple, b);
+  // A GPU's quotient may be off by 2.5 ulp, which past 2^22 is more than a half: one step by the remainder, whose products
+  // of halves are exact whether the device fuses multiply and add or not.
+  let dh = chop(d);
+  let bh = chop(b);
+  let rest = ((multiple - dh * bh) - (dh * (b - bh) + (d - dh) * bh)) - (d - dh) * (b - bh);
+  let nearer = d + f_divide(rest, b);
+  d = select(d, nearer, mag(nearer) < vec4u(0x7f800000u));
   d = rounded(select(d, d - 1.0, other));
   var f = floor(d);
   f = select(f, f + 1.0, d - f > vec4f(0.5));
@@ -402,10 +410,12 @@ fn f_atan2(y: vec4f, x: vec4f) -> vec4f {
   let my = mag(y);
   let mx = mag(x);
   let steep = my > mx;
-  let big = bitcast<vec4f>(max(my, mx));
-  let none = max(my, mx) == vec4u(0u);
   let both = min(my, mx) == vec4u(0x7f800000u);
-  let t = select(quotient(bitcast<vec4f>(min(my, mx)), select(big, vec4f(1.0), none)), vec4f(1.0), both);
+  // Two denormals, which a device may read as 0, have the ratio of their bits.
+  let tiny = max(my, mx) < vec4u(0x00800000u);
+  let small = select(bitcast<vec4f>(min(my, mx)), vec4f(min(my, mx)), tiny);
+  let big = select(bitcast<vec4f>(max(my, mx)), vec4f(max(max(my, mx), vec4u(1u))), tiny);
+  let t = select(quotient(small, big), vec4f(1.0), both);
   let z = t * t;
   let p = (((-1.82721287e-3 * z + 1.10644409e-2) * z - 3.14557031e-2) * z + 5.82345538e-2) * z - 8.41945931e-2;
   var a = t + t * z * ((((p * z + 0.109575763) * z - 0.142652452) * z + 0.199986383) * z - 0.333333015);
@@ -509,7 +519,8 @@ fn f_power(x: vec4f, y: vec4f) -> vec4f {
   r = select(select(r, infinity(), total >= vec4f(128.0)), vec4f(0.0), total < vec4f(-151.0));
 
   let my = mag(y);
-  let whole = (trunc(y) == y) | (my >= vec4u(0x4b000000u));
+  // Signs and zeros by bits: a device may read a denormal as 0.
+  let whole = ((trunc(y) == y) & ((my >= vec4u(0x00800000u)) | (my == vec4u(0u)))) | (my >= vec4u(0x4b000000u));
   let count = vec4u(min(abs(yc), vec4f(16777216.0)));
   let odd = whole & ((count & vec4u(1u)) == vec4u(1u)) & (my < vec4u(0x4b800000u));
   var product = vec4f(1.0);
@@ -518,7 +529,7 @@ fn f_power(x: vec4f, y: vec4f) -> vec4f {
     product = select(product, product * base, ((count >> vec4u(bit)) & vec4u(1u)) == vec4u(1u));
     base = base * base;
   }
-  let down = y < vec4f(0.0);
+  let down = ((bitcast<vec4u>(y) >> vec4u(31u)) == vec4u(1u)) & (my != vec4u(0u));
   let usable = !down | ((mag(product) >= vec4u(0x00800000u)) & (mag(product) < vec4u(0x7e000000u)));
   r = select(r, select(product, 1.0 / product, down), whole & (count <= vec4u(16u)) & usable);
 

@@ -188,7 +188,15 @@ fn identity() -> Acc {{ return bitcast<{0}>(params.identity); }}
   const char better = op == ReduceOp::max || op == ReduceOp::argmax ? '>' : '<';
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::mean: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a + b; }\n";
+    case ReduceOp::mean:
+      // WGSL lets a quotient be off by 2.5 ulp (17,000,000 / 17,000,000 is not 1 on an H200): one step by the remainder.
+      return text + R"(fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
+fn mean_of(sum: f32, count: f32) -> f32 {
+  let q = sum / count;
+  let nearer = q + fma(-q, count, sum) / count;
+  return select(q, nearer, (bitcast<u32>(nearer) & 0x7fffffffu) < 0x7f800000u);
+}
+)";
     case ReduceOp::prod: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a * b; }\n";
     case ReduceOp::any: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a | b; }\n";
     case ReduceOp::all: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a & b; }\n";
@@ -263,7 +271,7 @@ fn by_word(@builtin(global_invocation_id) id: vec3<u32>) {
   }
   const std::string_view type = wgsl_name(pass.result);
   return output(type,
-                pass.op == ReduceOp::mean ? fmt::format("{}(acc / params.count)", type) : fmt::format("{}(acc)", type));
+                pass.op == ReduceOp::mean ? fmt::format("{}(mean_of(acc, params.count))", type) : fmt::format("{}(acc)", type));
 }
 
 Kernel kernel_for(const Device& device, const Pass& pass, std::string_view entry) {

@@ -1,0 +1,124 @@
+"""Joins the JSON files of Google Benchmark programs into one result file, and writes docs/benchmarks.md from all of them.
+
+    collect.py join OUT.json PROGRAM.json...     one device and implementation
+    collect.py report                            docs/benchmarks.md from bench/results/*.json
+
+Figures are medians over repetitions that were run in random order beside their control rows.
+"""
+
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def join(out, inputs):
+    merged = {"context": {}, "rows": {}}
+    for path in inputs:
+        data = json.loads(pathlib.Path(path).read_text())
+        if "benchmarks" not in data:  # a program that prints one line of its own
+            merged["rows"]["chain/%d" % (data["floats"] >> 20)] = data
+            continue
+        context = data["context"]
+        merged["context"].update(
+            {k: context[k] for k in ("adapter", "driver", "webgpu", "weft", "date", "num_cpus") if k in context}
+        )
+        for row in data["benchmarks"]:
+            if row.get("aggregate_name") not in ("median", "stddev"):
+                continue
+            name = row["run_name"].removesuffix("/real_time")
+            scale = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}[row["time_unit"]]
+            entry = merged["rows"].setdefault(name, {})
+            if row["aggregate_name"] == "stddev":
+                entry["stddev_us"] = row["real_time"] * scale
+                continue
+            entry["us"] = row["real_time"] * scale
+            for key in ("bytes_per_second", "FLOP/s", "items_per_second"):
+                if key in row:
+                    entry[key] = row[key]
+            entry.update({k: v for k, v in row.items() if k.startswith("count_")})
+    pathlib.Path(out).write_text(json.dumps(merged, indent=1, sort_keys=True) + "\n")
+
+
+def human(n):
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n >= size:
+            return f"{n // size} {unit}"
+    return f"{n} B"
+
+
+def table(head, rows):
+    if not rows:
+        return ""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(r) + " |" for r in rows]) + "\n"
+
+
+def transfers(rows):
+    out = []
+    for size in sorted({int(n.split("/")[1]) for n in rows if n.startswith("weft_readback/")}):
+        line = [human(size)]
+        for kind in ("upload", "readback"):
+            raw, ours = rows.get(f"raw_{kind}/{size}"), rows.get(f"weft_{kind}/{size}")
+            if not raw or not ours:
+                line += ["–"] * 3
+                continue
+            rate = ours.get("bytes_per_second", 0) / 1e9
+            line += [f"{raw['us']:.1f}", f"{ours['us']:.1f}" + (f" ({rate:.1f} GB/s)" if size >= 1 << 20 else ""),
+                     f"{ours['us'] / raw['us']:.2f}"]
+        out.append(line)
+    return table(["size", "upload raw, µs", "Weft, µs", "ratio", "readback raw, µs", "Weft, µs", "ratio"], out)
+
+
+def bandwidth(rows):
+    names = ["copy", "add", "exp_op", "sum_op", "sum_columns", "softmax_rows", "layer_norm_rows"]
+    sizes = sorted({int(n.split("/")[1]) for n in rows if n.split("/")[0] in names})
+    out = []
+    for name in names:
+        line = [name]
+        for size in sizes:
+            row, copy = rows.get(f"{name}/{size}"), rows.get(f"copy/{size}")
+            line.append(f"{row['bytes_per_second'] / 1e9:.1f} ({row['bytes_per_second'] / copy['bytes_per_second']:.2f})" if row and copy else "–")
+        if any(c != "–" for c in line[1:]):
+            out.append(line)
+    for size in sizes:
+        row = rows.get(f"chain/{size}")
+        if row:
+            out.append([f"relu(a*b + c), {size} Mi, median of ratios"] + [f"{row['chain_GBps']:.1f} ({row['ratio']:.2f})" if s == size else "" for s in sizes])
+    return table(["op"] + [f"{s} Mi floats, GB/s (of copy)" for s in sizes], out)
+
+
+def flops(rows):
+    out = [[n, f"{r['us']:.0f}", f"{r['FLOP/s'] / 1e9:,.1f}"] for n, r in rows.items() if "FLOP/s" in r]
+    return table(["product", "µs", "GFLOP/s"], out)
+
+
+def dispatch(rows):
+    out = [[n, f"{r['us']:.2f}"] for n, r in rows.items() if "dispatch" in n or n.startswith(("record", "complete"))]
+    return table(["dispatch", "µs"], out)
+
+
+def pool(rows):
+    out = [[n, f"{rows[n]['us']:.2f}"] for n in rows if n.split("/")[0] in ("raw_create", "pool_hit", "pool_miss", "churn")]
+    return table(["pool", "µs"], out)
+
+
+def report():
+    text = (ROOT / "bench" / "benchmarks.head.md").read_text()
+    for path in sorted((ROOT / "bench" / "results").glob("*.json")):
+        data = json.loads(path.read_text())
+        c, rows = data["context"], data["rows"]
+        text += f"\n## {c['adapter']}, {c['webgpu']}\n\nDriver {c['driver']}; {c['num_cpus']} CPU cores; {c['date'][:10]}; `bench/results/{path.name}`.\n"
+        for part in (transfers, pool, bandwidth, flops, dispatch):
+            made = part(rows)
+            if made:
+                text += "\n" + made
+    (ROOT / "docs" / "benchmarks.md").write_text(text)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "join":
+        join(sys.argv[2], sys.argv[3:])
+    else:
+        report()
