@@ -42,6 +42,28 @@ void weft_upload(benchmark::State& state) {
   rate(state);
 }
 
+/// The two ways up, whatever Device::write would choose for this size (docs/memory.md, «Uploads»).
+void queue_write(benchmark::State& state) {
+  const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
+  const Buffer buffer = device().alloc(bytes.size());
+  for (auto _ : state) {
+    device().state()->gpu.write_buffer(buffer.state()->allocation->buffer.get(), 0, bytes);
+    device().synchronize();
+  }
+  rate(state);
+}
+
+void ring_write(benchmark::State& state) {
+  const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
+  const Buffer buffer = device().alloc(bytes.size());
+  for (auto _ : state) {
+    device().state()->memory->upload_ring().upload(buffer.state()->allocation->buffer.get(), 0, bytes,
+                                                   webgpu::deadline_after(std::chrono::seconds(30)));
+    device().synchronize();
+  }
+  rate(state);
+}
+
 void raw_readback(benchmark::State& state) {
   const Raw raw(device());
   std::vector<std::byte> out(static_cast<std::size_t>(state.range(0)));
@@ -105,6 +127,8 @@ void sizes(benchmark::internal::Benchmark* b) {
   b->UseRealTime()->Unit(benchmark::kMicrosecond);
 }
 
+BENCHMARK(queue_write)->RangeMultiplier(2)->Range(64 << 10, 64 << 20)->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(ring_write)->RangeMultiplier(2)->Range(64 << 10, 64 << 20)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(raw_upload)->Apply(sizes);
 BENCHMARK(weft_upload)->Apply(sizes);
 BENCHMARK(raw_readback)->Apply(sizes);

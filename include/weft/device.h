@@ -22,9 +22,11 @@ namespace weft {
 
 class Graph;
 class Kernel;
+class PendingKernel;
 struct KernelOptions;
 class Stream;
 class Tensor;
+class Trace;
 
 namespace detail {
 struct DeviceState;
@@ -88,12 +90,12 @@ struct DeviceOptions {
   bool allow_timestamps = true;
   /// Ask for no more than WebGPU's default limits, as a modest adapter would have.
   bool default_limits_only = false;
-  std::uint64_t pool_bytes = 0;               ///< cap of memory kept for reuse; WEFT_POOL_BYTES
-  std::size_t bind_groups = 0;                ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
-  std::size_t pipelines = 0;                  ///< entries of the pipeline cache; WEFT_PIPELINES; 1024
-  std::size_t batch_dispatches = 0;           ///< a stream submits after this many dispatches; WEFT_BATCH_DISPATCHES
-  std::uint64_t batch_bytes = 0;              ///< ... or after work on this many bytes; WEFT_BATCH_BYTES
-  std::chrono::milliseconds wait_timeout{0};  ///< longest wait without a deadline of its own; WEFT_WAIT_TIMEOUT; 30 s
+  std::uint64_t pool_bytes = 0;              ///< cap of memory kept for reuse; WEFT_POOL_BYTES
+  std::size_t bind_groups = 0;               ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
+  std::size_t pipelines = 0;                 ///< entries of the pipeline cache; WEFT_PIPELINES; 1024
+  std::size_t batch_dispatches = 0;          ///< a stream submits after this many dispatches; WEFT_BATCH_DISPATCHES
+  std::uint64_t batch_bytes = 0;             ///< ... or after work on this many bytes; WEFT_BATCH_BYTES
+  std::chrono::nanoseconds wait_timeout{0};  ///< longest wait without a deadline of its own; WEFT_WAIT_TIMEOUT; 30 s
 };
 
 /// Options of one read.
@@ -169,20 +171,31 @@ class Device {
                      Usage usage = kDefaultUsage);
   /// Writes `bytes` at `offset`, any alignment, byte exact, in order with work recorded before and after.
   void write(const Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes);
-  /// Reads [offset, offset + out.size()) after all work recorded so far that touches the buffer. Blocks.
+  /// Reads [offset, offset + out.size()) after all work recorded so far that touches the buffer. Blocks, with a
+  /// deadline until about then. When it throws, `out` is as it was, with one exception: a read of 8 MiB or more comes
+  /// in pieces of 16 MiB (the last one shorter), and when the device is lost or a wait times out after the first piece
+  /// came, the pieces so far are in `out`. With a deadline of its own that holds only for reads above 256 MiB.
   void read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out, ReadOptions options = {});
-  /// The same without waiting.
+  /// The same without waiting for the bytes. At most 256 MiB of reads are on their way at a time (or one larger one):
+  /// past that, and past about 128 unfinished submits, the call waits for earlier ones, and throws Error{timed_out}
+  /// past the device's wait_timeout.
   Readback read_async(const Buffer& buffer, std::size_t offset, std::size_t size);
   /// Reads several ranges, of one buffer or many, with one submit and one wait. Ranges of a buffer that touch or
   /// overlap become one copy. All are checked before anything is recorded; on an error no `out` has changed.
   void read_ranges(std::span<const ReadRange> ranges, ReadOptions options = {});
-  /// All bytes of a buffer, or `count` elements from element `first`, as T.
+  /// `count` elements from element `first`, as T.
   template <class T>
   std::vector<T> read_as(const Buffer& buffer, std::size_t first, std::size_t count, ReadOptions options = {}) {
-    static_assert(std::is_trivially_copyable_v<T>);
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>, "read bool arrays as std::uint8_t");
+    check_elements(buffer, first, count, sizeof(T));
     std::vector<T> out(count);
     read(buffer, first * sizeof(T), std::as_writable_bytes(std::span<T>(out)), options);
     return out;
+  }
+  /// As many whole elements as the buffer has, as T.
+  template <class T>
+  std::vector<T> read_as(const Buffer& buffer, ReadOptions options = {}) {
+    return read_as<T>(buffer, 0, buffer.size() / sizeof(T), options);
   }
   /// The live buffer with this id; nothing when it is gone or was never there. Throws Error{foreign_buffer} when
   /// another device owns it.
@@ -205,6 +218,9 @@ class Device {
   // -- kernels and work (weft/kernel.h, weft/stream.h) ----------------------------------------------------------
   /// Compiles a user's WGSL. Blocks for the compiler. Throws Error{compile_error} with name, line and column.
   Kernel kernel(const KernelOptions& options);
+  /// Compiles several kernels at once on a few threads of the device and returns at once. What kernel() then finds is
+  /// ready, or under way and waited for. Each result has its own kernel or error. One text given twice compiles once.
+  std::vector<PendingKernel> prepare(std::span<const KernelOptions> options);
   /// A stream of its own.
   Stream make_stream();
   /// The stream that Weft's ops record into on this thread: the default stream, which any thread may use, or the
@@ -216,6 +232,10 @@ class Device {
   /// Submits all that was recorded on every stream of this device and waits until it is done.
   void synchronize(ReadOptions options = {});
 
+  /// Profiles the device while `work` runs (weft/profiler.h): what any thread does on it meanwhile is recorded. Waits
+  /// for the work before and after. What `work` throws comes out of this call, and the profile is thrown away.
+  Trace profile(const std::function<void()>& work);
+
   /// Counters since the device was opened.
   Stats stats() const;
 
@@ -224,6 +244,9 @@ class Device {
   explicit Device(std::shared_ptr<detail::DeviceState> state) noexcept : state_(std::move(state)) {}
 
  private:
+  /// As read does, before anything of that size is allocated on the host.
+  void check_elements(const Buffer& buffer, std::size_t first, std::size_t count, std::size_t element_size) const;
+
   std::shared_ptr<detail::DeviceState> state_;
 };
 

@@ -20,6 +20,22 @@ struct fmt::formatter<weft::Buffer> : fmt::formatter<std::string_view> {
 };
 
 template <>
+struct fmt::formatter<weft::BufferRef> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(const weft::BufferRef& ref, Context& context) const {
+    return fmt::formatter<std::string_view>::format(weft::to_string(ref), context);
+  }
+};
+
+template <>
+struct fmt::formatter<weft::Usage> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(weft::Usage usage, Context& context) const {
+    return fmt::formatter<std::string_view>::format(weft::to_string(usage), context);
+  }
+};
+
+template <>
 struct fmt::formatter<weft::DType> : fmt::formatter<std::string_view> {
   template <class Context>
   auto format(weft::DType dtype, Context& context) const {

@@ -21,7 +21,8 @@ struct GraphState;
 }
 
 /// For one run: everywhere that `captured` was used, `replacement` is used instead. Equal sizes, usages at least those
-/// of the captured buffer, same device.
+/// of the captured buffer, same device; each captured buffer once, and no dispatch may get one buffer to write and to
+/// read by it.
 struct GraphBinding {
   Buffer captured;
   Buffer replacement;
@@ -39,8 +40,9 @@ struct GraphNode {
 ///
 /// Memory: buffers that were made during the capture live as long as the graph (its intermediates); buffers from before
 /// are the caller's, and a run after one of them is gone throws Error{invalid_argument} that names the kernel and
-/// binding. Copies share the graph. One run or set_params at a time per graph (a second thread gets an error);
-/// different graphs run on any threads. Keeps the device alive.
+/// binding; the device memory that a graph uses stays allocated until the graph goes. Copies share the graph. One run
+/// or set_params at a time per graph (a second thread gets an error); different graphs run on any threads. Keeps the
+/// device alive.
 class Graph {
  public:
   Graph() = default;

@@ -17,6 +17,7 @@
 
 #include "weft/buffer.h"
 #include "weft/dtype.h"
+#include "weft/params.h"
 
 namespace weft {
 
@@ -26,7 +27,8 @@ class Tensor;
 
 namespace detail {
 struct KernelState;
-}
+struct PendingKernelState;
+}  // namespace detail
 
 /// Workgroups to launch on each axis.
 struct Grid {
@@ -43,6 +45,11 @@ constexpr GridFor grid_for(std::uint64_t elements) noexcept {
   return {elements};
 }
 
+/// One thread an element of the output: `grid_for` the runtime array of the first written binding, as bound in the
+/// call. A kernel that writes none of these can't be called so: Error{invalid_argument}.
+struct GridAuto {};
+inline constexpr GridAuto kAutoGrid;
+
 /// A constant of the generated prelude: `const NAME: TYPE = VALUE;` or, with type "alias", `alias NAME = VALUE;`.
 struct PreludeConstant {
   std::string name;
@@ -50,7 +57,7 @@ struct PreludeConstant {
   std::string value;  ///< WGSL text
 };
 
-/// A pipeline-overridable constant: the value for an `override NAME` in the source.
+/// A pipeline-overridable constant: the value for an `override NAME` in the source, or for `@id(N)` when the name is N.
 struct OverrideValue {
   std::string name;
   double value;
@@ -129,13 +136,21 @@ class Kernel {
   /// Records a dispatch. Bindings by name, in any order; each declared one exactly once. `params` must have the size of
   /// `struct Params` (up to 15 bytes less are padded with zeros). Checks on every call: owners, usages, sizes, aliasing
   /// of a written binding, grid limits. Throws Error before anything is recorded.
+  ///
+  /// A struct as parameters is checked member by member (weft/params.h), once for each kernel and type: where `struct
+  /// Params` has a scalar, the C++ struct must have the same kind of scalar at the same byte; a vector may come as a
+  /// std::array, a C array, a struct of equal members, or as scalars. Of a type that can't be looked into, such as a
+  /// class with constructors, only the size is checked.
   void operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
                   Grid grid) const;
   void operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
                   GridFor grid) const;
+  void operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
+                  GridAuto grid) const;
   template <class P, class G>
     requires(std::is_trivially_copyable_v<P> && !std::is_convertible_v<const P&, std::span<const std::byte>>)
   void operator()(const Stream& stream, std::initializer_list<NamedBinding> bindings, const P& params, G grid) const {
+    check_params(param_struct(params));
     (*this)(stream, std::span<const NamedBinding>(bindings.begin(), bindings.size()),
             std::as_bytes(std::span<const P, 1>(&params, 1)), grid);
   }
@@ -149,6 +164,27 @@ class Kernel {
   void dispatch(const Stream& stream, std::span<const BindingRange> bindings, std::span<const std::byte> params,
                 Grid grid) const;
 
+  /// The same with the grid in device memory: three u32 (x, y, z) at byte `offset` of `args`, read when the dispatch
+  /// runs, so that an earlier one can write them. `offset` is a multiple of 4; `args` has Usage::indirect and is not
+  /// written by this dispatch. A grid over the device's limits runs nothing. Can't be captured into a graph.
+  void dispatch_indirect(const Stream& stream, std::span<const BindingRange> bindings,
+                         std::span<const std::byte> params, const Buffer& args, std::size_t offset = 0) const;
+  void dispatch_indirect(const Stream& stream, std::span<const NamedBinding> bindings,
+                         std::span<const std::byte> params, const Buffer& args, std::size_t offset = 0) const;
+  template <class P>
+    requires(std::is_trivially_copyable_v<P> && !std::is_convertible_v<const P&, std::span<const std::byte>>)
+  void dispatch_indirect(const Stream& stream, std::initializer_list<NamedBinding> bindings, const P& params,
+                         const Buffer& args, std::size_t offset = 0) const {
+    check_params(param_struct(params));
+    dispatch_indirect(stream, std::span<const NamedBinding>(bindings.begin(), bindings.size()),
+                      std::as_bytes(std::span<const P, 1>(&params, 1)), args, offset);
+  }
+  void dispatch_indirect(const Stream& stream, std::initializer_list<NamedBinding> bindings, const Buffer& args,
+                         std::size_t offset = 0) const {
+    dispatch_indirect(stream, std::span<const NamedBinding>(bindings.begin(), bindings.size()),
+                      std::span<const std::byte>(), args, offset);
+  }
+
   /// The grid that `grid_for(n)` means for this kernel.
   Grid grid(GridFor n) const;
 
@@ -157,7 +193,29 @@ class Kernel {
   explicit Kernel(std::shared_ptr<detail::KernelState> state) noexcept : state_(std::move(state)) {}
 
  private:
+  /// Compares a C++ struct with `struct Params`, once a kernel and type. Throws Error{invalid_argument} naming fields.
+  void check_params(const ParamStruct& given) const;
+
   std::shared_ptr<detail::KernelState> state_;
+};
+
+/// A kernel on its way (Device::prepare). Copies share it; any thread may use it. Dropping it stops nothing: the
+/// pipeline still lands in the device's cache.
+class PendingKernel {
+ public:
+  PendingKernel() = default;
+
+  /// True once get() won't block.
+  bool ready() const;
+  /// Blocks until the kernel is compiled. Throws what Device::kernel would have thrown, each time;
+  /// Error{invalid_argument} when the last handle of the device went before its turn came.
+  Kernel get() const;
+
+  /// For Weft's own layers.
+  explicit PendingKernel(std::shared_ptr<detail::PendingKernelState> state) noexcept : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<detail::PendingKernelState> state_;
 };
 
 }  // namespace weft

@@ -21,10 +21,13 @@ struct MemoryReport {
   std::uint64_t cap_bytes = 0;       ///< of what is retained; see DeviceOptions::pool_bytes
   std::uint64_t peak_bytes = 0;      ///< highest live + retained
   std::uint64_t staging_bytes = 0;   ///< host-visible memory of transfers, in use or kept
-  std::uint64_t allocations = 0;     ///< WebGPU buffers made
-  std::uint64_t hits = 0;            ///< requests served from the pool
-  std::uint64_t releases = 0;        ///< allocations handed back
-  std::uint64_t evictions = 0;       ///< allocations released to stay under the cap, or by trim()
+  /// Most staging memory that is kept for reads; also how much of it may be on its way at a time (Device::read_async).
+  std::uint64_t staging_cap_bytes = 0;
+  std::uint64_t in_flight_bytes = 0;  ///< of reads that the device has not answered yet
+  std::uint64_t allocations = 0;      ///< WebGPU buffers made
+  std::uint64_t hits = 0;             ///< requests served from the pool
+  std::uint64_t releases = 0;         ///< allocations handed back
+  std::uint64_t evictions = 0;        ///< allocations released to stay under the cap, or by trim()
   std::uint64_t staging_allocations = 0;
   std::uint64_t staging_hits = 0;
   std::vector<MemoryClass> classes;  ///< by size, those with anything in them

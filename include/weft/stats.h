@@ -17,6 +17,7 @@ struct Stats {
   std::uint64_t bytes_read = 0;
   std::uint64_t uploads = 0;
   std::uint64_t reads = 0;
+  std::uint64_t read_copies = 0;  ///< copies into staging that reads recorded; neighbours of one call are one
   // memory
   std::uint64_t live_bytes = 0;        ///< now, in handles
   std::uint64_t retained_bytes = 0;    ///< now, kept for reuse

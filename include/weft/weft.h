@@ -11,6 +11,7 @@
 #include "weft/kernel.h"
 #include "weft/memory_report.h"
 #include "weft/ops.h"
+#include "weft/profiler.h"
 #include "weft/shape.h"
 #include "weft/stats.h"
 #include "weft/stream.h"

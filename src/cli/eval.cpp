@@ -16,6 +16,7 @@
 #include "cli/error_report.h"
 #include "cli/progress.h"
 #include "cli/stats_report.h"
+#include "cli/trace_options.h"
 #include "weft/expr.h"
 #include "weft/io.h"
 
@@ -31,6 +32,7 @@ struct EvalOptions {
   bool json = false;
   bool allow_downcast = false;
   std::int64_t threshold = 1000;
+  TraceOptions trace;
 };
 
 struct Inputs {
@@ -75,6 +77,7 @@ void evaluate(const EvalOptions& options) {
   Progress progress;
   const Expression expression = Expression::parse(options.expression);
   if (!options.output.empty()) check_output(options.output);
+  check_trace_file(options.trace);
   std::optional<Inputs> inputs;
   {
     const Stopwatch watch(report.times.load);
@@ -91,6 +94,7 @@ void evaluate(const EvalOptions& options) {
   }
   expression.check(inputs->types, &*device);
 
+  std::optional<Profiler> profiler = start_profile(options.trace, *device);
   Expression::Values values;
   {
     const Stopwatch watch(report.times.upload);
@@ -119,6 +123,7 @@ void evaluate(const EvalOptions& options) {
     progress.phase("reading", result.nbytes());
     bytes = download(result, &progress);
   }
+  const std::optional<Trace> trace = finish_profile(profiler);
   if (!options.output.empty()) {
     const Stopwatch watch(report.times.save);
     progress.phase("saving", result.nbytes());
@@ -129,6 +134,7 @@ void evaluate(const EvalOptions& options) {
   report.work = device->stats();
   report.times.compile = report.work.compile_ms;
   if (options.stats) print_stats(report);
+  report_profile(options.trace, trace);
   if (options.json) {
     const nlohmann::json out = {
         {"result", result_json(options, result, bytes)}, {"device", device_json(*device)}, {"stats", to_json(report)}};
@@ -153,6 +159,7 @@ void add_eval(CLI::App& app) {
   command->add_option("-o,--output", options->output, "Write the result to this .npy file instead of printing it");
   command->add_option("--device", options->device, "Part of an adapter's name, or its index (see weft info)");
   command->add_flag("--stats", options->stats, "Say on stderr what ran: dispatches, bytes, caches, times");
+  add_trace_options(*command, options->trace);
   command->add_flag("--json", options->json, "Print one JSON object on stdout: result, device, stats");
   command->add_flag("--allow-downcast", options->allow_downcast,
                     "Read float64 as float32, and int64 as int32 where the values fit");
@@ -163,6 +170,7 @@ void add_eval(CLI::App& app) {
       "  weft eval 'relu(x @ w + b)' x=x.npy w=w.npy b=b.npy -o y.npy\n"
       "  weft eval 'd = sum(a*a, 1, keepdims=1) - 2*(a @ b.T) + sum(b*b, 1); argmin(d, axis=1)' a=a.npy b=b.npy\n"
       "  weft eval 'x * k' x=data.npz:x k=2.5 --stats\n"
+      "  weft eval 'softmax(x @ w)' x=x.npy w=w.npy -o y.npy --profile --trace trace.json\n"
       "A number is a number: for a file named 3 write ./3.");
   command->callback([options] { evaluate(*options); });
 }

@@ -88,7 +88,7 @@ void print_adapter(const AdapterInfo& a, bool opened) {
              bytes_text(l.max_immediate_size), l.min_storage_offset_alignment, l.min_uniform_offset_alignment);
 }
 
-void info(const std::string& wanted, bool json) {
+void info(const std::string& wanted, bool memory, bool json) {
   const std::vector<AdapterInfo> adapters = Device::adapters();
   if (!json) {
     fmt::print("weft {}, {} {}\n", version(), implementation_name(), implementation_version());
@@ -104,12 +104,14 @@ void info(const std::string& wanted, bool json) {
         {"adapters", nlohmann::json::array()},
         {"opened", opened},
         {"device", {{"limits", limits_json(device.limits())}, {"features", features_json(device.features())}}}};
+    if (memory) out["memory"] = nlohmann::json::parse(device.memory().to_json());
     for (const AdapterInfo& a : adapters) out["adapters"].push_back(adapter_json(a));
     fmt::print("{}\n", out.dump());
     return;
   }
   fmt::print("{} adapter{}; * is the one that would be opened\n", adapters.size(), adapters.size() == 1 ? "" : "s");
   for (const AdapterInfo& a : adapters) print_adapter(a, a.index == opened);
+  if (memory) fmt::print("{}", device.memory().to_text());
 }
 
 }  // namespace
@@ -117,18 +119,22 @@ void info(const std::string& wanted, bool json) {
 void add_info(CLI::App& app) {
   struct Options {
     std::string device;
+    bool memory = false;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("info", "Show the adapters, their limits and features, and which one is used");
+  command->add_flag("--memory", options->memory,
+                    "Also show the memory of the opened device: what is live and kept for reuse, and the caps");
   command->add_flag("--json", options->json, "Print one JSON object on stdout");
   command->add_option("--device", options->device, "Part of an adapter's name, or its index");
   command->footer(
       "Examples:\n"
       "  weft info\n"
       "  weft info --json\n"
+      "  WEFT_POOL_BYTES=512M weft info --memory\n"
       "  WEFT_ADAPTER=llvmpipe weft info");
-  command->callback([options] { info(options->device, options->json); });
+  command->callback([options] { info(options->device, options->memory, options->json); });
 }
 
 }  // namespace weft::cli

@@ -21,6 +21,7 @@
 #include "cli/progress.h"
 #include "cli/run_options.h"
 #include "cli/stats_report.h"
+#include "cli/trace_options.h"
 #include "dispatch/reflect.h"
 #include "weft/io.h"
 #include "weft/kernel.h"
@@ -44,6 +45,7 @@ struct RunOptions {
   bool stats = false;
   bool json = false;
   std::int64_t threshold = 1000;
+  TraceOptions trace;
 };
 
 /// What the command line means, checked against the source; needs no device.
@@ -221,6 +223,7 @@ void run_kernel(const RunOptions& options) {
   {
     const Stopwatch watch(report.times.load);
     progress.phase("loading");
+    check_trace_file(options.trace);
     job = prepare(options);
   }
   std::optional<Device> device;
@@ -229,6 +232,7 @@ void run_kernel(const RunOptions& options) {
     progress.phase("opening the device");
     device = open_device(options.device);
   }
+  std::optional<Profiler> profiler = start_profile(options.trace, *device);
   progress.phase("compiling");
   const Kernel kernel = device->kernel(job->kernel);
 
@@ -264,6 +268,7 @@ void run_kernel(const RunOptions& options) {
     progress.phase("reading " + output.name, tensor.nbytes());
     done.emplace_back(output, download(tensor, &progress));
   }
+  const std::optional<Trace> trace = finish_profile(profiler);
   for (const auto& [output, bytes] : done) {
     const Stopwatch watch(report.times.save);
     const Tensor& tensor = tensors.at(output.name);
@@ -282,6 +287,7 @@ void run_kernel(const RunOptions& options) {
   report.work = device->stats();
   report.times.compile = report.work.compile_ms;
   if (options.stats) print_stats(report);
+  report_profile(options.trace, trace);
   if (options.json) {
     const nlohmann::json out = {{"results", results}, {"device", device_json(*device)}, {"stats", to_json(report)}};
     fmt::print("{}\n", out.dump());
@@ -319,12 +325,14 @@ void add_run(CLI::App& app) {
   command->add_flag("--allow-downcast", options->allow_downcast,
                     "Read float64 as float32, and int64 as int32 where the values fit");
   command->add_flag("--stats", options->stats, "Say on stderr what ran: dispatches, bytes, caches, times");
+  add_trace_options(*command, options->trace);
   command->add_flag("--json", options->json, "Print one JSON object on stdout: results, device, stats");
   command->add_option("--threshold", options->threshold, "Print arrays of more elements cut in the middle (1000)")
       ->check(CLI::NonNegativeNumber);
   command->footer(
       "Example:\n"
       "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 --groups 4 -o y=out.npy\n"
+      "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 -o y=out.npy --profile --trace trace.json\n"
       "  weft run mul.wgsl x=x.npy y=y.npy --out z:float32:1024,1024 --set TILE=16 --param n=1024 -o z=z.npy\n"
       "The kernel may use params.NAME, and linear_index(id) for --groups auto past 65535 groups.");
   command->callback([options] { run_kernel(*options); });

@@ -1,16 +1,16 @@
 #include "dispatch/bind_group_cache.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace weft::dispatch {
 namespace {
 
+/// Ids are small consecutive numbers and must spread: a multiplication by an odd number (2^64 over the golden ratio,
+/// Knuth's multiplicative hashing), the high half folded down. One-to-one in `v`.
 std::uint64_t mix(std::uint64_t h, std::uint64_t v) noexcept {
-  // splitmix64's finaliser (Steele, Lea, Flood 2014): ids are small consecutive numbers and must spread.
-  h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
-  return h ^ (h >> 31);
+  h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  return h ^ (h >> 32);
 }
 
 }  // namespace
@@ -19,6 +19,11 @@ std::uint64_t BindGroupCache::hash(std::uint64_t layout, std::span<const BoundRa
   std::uint64_t h = mix(0, layout);
   for (const BoundRange& r : ranges) h = mix(mix(mix(h, r.allocation), r.offset), r.size);
   return h;
+}
+
+std::uint64_t BindGroupCache::next_serial() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 BindGroupCache::Lru::iterator* BindGroupCache::lookup(std::uint64_t key, std::uint64_t layout,

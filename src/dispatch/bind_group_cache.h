@@ -15,11 +15,12 @@
 
 namespace weft::dispatch {
 
-/// One bound range as the cache knows it: by allocation id, never by handle or address (rule 3).
+/// One bound range as the cache knows it: by allocation id, never by handle or address (rule 3). No initialisers, as
+/// for Operand.
 struct BoundRange {
-  std::uint64_t allocation = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
+  std::uint64_t allocation;
+  std::uint64_t offset;
+  std::uint64_t size;
   bool operator==(const BoundRange&) const = default;
 };
 
@@ -32,7 +33,13 @@ struct BindGroupStats {
 /// who inserts holds handles of all its buffers, and memory is destroyed only after the last handle went. Any thread.
 class BindGroupCache {
  public:
-  using Group = std::shared_ptr<const webgpu::BindGroup>;
+  /// A bind group and its serial, never given twice: what an open pass compares, since a freed handle's address comes
+  /// back.
+  struct Cached {
+    webgpu::BindGroup handle;
+    std::uint64_t serial = 0;
+  };
+  using Group = std::shared_ptr<const Cached>;
 
   /// At least one entry is kept.
   explicit BindGroupCache(std::size_t cap) : cap_(cap == 0 ? 1 : cap) {}
@@ -40,7 +47,7 @@ class BindGroupCache {
   template <class Factory>
   Group get_or_create(std::uint64_t layout, std::span<const BoundRange> ranges, Factory&& factory) {
     if (Group found = find(layout, ranges)) return found;
-    auto made = std::make_shared<const webgpu::BindGroup>(factory());
+    auto made = std::make_shared<const Cached>(Cached{factory(), next_serial()});
     return insert(layout, ranges, std::move(made));
   }
 
@@ -58,6 +65,7 @@ class BindGroupCache {
 
   Group find(std::uint64_t layout, std::span<const BoundRange> ranges);
   Group insert(std::uint64_t layout, std::span<const BoundRange> ranges, Group made);
+  static std::uint64_t next_serial() noexcept;
   static std::uint64_t hash(std::uint64_t layout, std::span<const BoundRange> ranges) noexcept;
   Lru::iterator* lookup(std::uint64_t key, std::uint64_t layout, std::span<const BoundRange> ranges);
   void remove(Lru::iterator entry, Lru& removed);  // lock held; moves the entry to `removed`

@@ -23,6 +23,7 @@ struct CapturedCommand {
   std::vector<Range> ranges;  ///< bindings in order; from and to of a copy; the target of a clear
   std::vector<std::byte> params;
   Grid grid{0, 0, 0};
+  std::uint64_t bytes = 0;  ///< sum of the ranges
 };
 
 struct Capture {

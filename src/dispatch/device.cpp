@@ -20,8 +20,16 @@ DeviceOptions complete(DeviceOptions o) {
   if (o.batch_dispatches == 0) o.batch_dispatches = env_count("WEFT_BATCH_DISPATCHES").value_or(128);
   if (o.batch_bytes == 0) o.batch_bytes = env_count("WEFT_BATCH_BYTES").value_or(std::uint64_t{1} << 30);
   if (o.wait_timeout.count() == 0) {
-    o.wait_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
-        env_duration("WEFT_WAIT_TIMEOUT").value_or(std::chrono::seconds(30)));
+    o.wait_timeout = env_duration("WEFT_WAIT_TIMEOUT").value_or(std::chrono::seconds(30));
+    if (o.wait_timeout.count() == 0) {  // every call that waits would fail
+      throw Error(ErrorCode::invalid_argument, "the environment variable WEFT_WAIT_TIMEOUT is no time at all",
+                  "set it to a time above 0, such as 30 (seconds) or 500ms, or unset it");
+    }
+  }
+  if (o.wait_timeout.count() < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("DeviceOptions::wait_timeout is {} ns, below 0", o.wait_timeout.count()),
+                "set it to a time above 0, or to 0 for the default");
   }
   o.batch_dispatches = std::max<std::size_t>(o.batch_dispatches, 1);
   return o;
@@ -78,7 +86,7 @@ DeviceState::DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOption
       gpu(*gpu_owner),
       options(completed),
       bind_groups(*bind_groups_owner),
-      pipelines(gpu, completed.pipelines),
+      pipelines(gpu, completed.pipelines, &host_spans),
       memory(std::make_shared<memory::Memory>(
           gpu_owner, pool_cap(completed, gpu), kStagingCap,
           [groups = bind_groups_owner](std::uint64_t id) { groups->forget_allocation(id); })) {
@@ -143,6 +151,17 @@ Kernel Device::kernel(const KernelOptions& options) {
   return dispatch::make_kernel(*state_, options);
 }
 
+std::vector<PendingKernel> Device::prepare(std::span<const KernelOptions> options) {
+  detail::DeviceState& device = *state_;
+  std::vector<PendingKernel> out;
+  out.reserve(options.size());
+  for (const KernelOptions& o : options) {
+    // Not the device's handle: the threads end before it does, and must not be the ones to end it.
+    out.push_back(device.compile_threads.start([&device, o] { return dispatch::make_kernel(device, o); }));
+  }
+  return out;
+}
+
 Stream Device::make_stream() {
   auto owned = std::make_shared<OwnedStream>(OwnedStream{state_, state_->make_stream()});
   return Stream(std::shared_ptr<detail::StreamState>(owned, owned->stream.get()));
@@ -169,6 +188,7 @@ Stats Device::stats() const {
   s.bytes_read = d.counters.bytes_read;
   s.uploads = d.counters.uploads;
   s.reads = d.counters.reads;
+  s.read_copies = d.counters.read_copies;
   s.fused_ops = d.counters.fused_ops;
   s.materialized = d.counters.materialized;
   const memory::PoolStats pool = d.memory->pool().stats();

@@ -86,12 +86,17 @@ dispatch::BindGroupCache::Group group_of(GraphState& graph, const CapturedComman
   return dispatch::bind_group_for(*graph.device, *c.kernel, std::span(operands.data(), c.ranges.size()));
 }
 
+std::string label_of(const CapturedCommand& c) {
+  if (c.kernel) return c.kernel->label;
+  return c.kind == CapturedCommand::Kind::copy ? "copy" : "clear";
+}
+
 /// Where a buffer is used first, for errors: "binding 'x' of kernel 'relu'".
 std::string place_in(const GraphState& graph, std::size_t buffer) {
   for (const CapturedCommand& c : graph.commands) {
     for (std::size_t i = 0; i < c.ranges.size(); ++i) {
       if (c.ranges[i].buffer != buffer) continue;
-      if (!c.kernel) return c.kind == CapturedCommand::Kind::copy ? "a copy" : "a clear";
+      if (!c.kernel) return "a " + label_of(c);
       return fmt::format("binding '{}' of kernel '{}'", c.kernel->bindings[i].name, c.kernel->label);
     }
   }
@@ -127,29 +132,42 @@ bool resolve_buffers(GraphState& graph, std::span<const GraphBinding> swaps) {
                       to_string(static_cast<Usage>(replacement->allocation->usage)), captured->id, to_string(needed)),
           "allocate it with the same usage");
     }
+    if (it->current->id != it->id) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("graph: buffer {} is swapped twice", captured->id),
+                  "swap each buffer once");
+    }
     it->current = replacement;
   }
   for (std::size_t i = 0; i < graph.buffers.size(); ++i) {
     if (graph.buffers[i].current) continue;
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("graph: buffer {} ({}) is gone", graph.buffers[i].id, place_in(graph, i)),
-                "keep its handle while the graph is in use, or swap another in for it");
+                "keep a handle of it while the graph is in use");
   }
   return !swaps.empty();
 }
 
-/// With buffers swapped, one may now be both written and read by a dispatch.
+/// With buffers swapped, one may now be both written and read by a dispatch (rule 5), or be copied to itself.
 void check_swapped_aliasing(const GraphState& graph) {
   for (const CapturedCommand& c : graph.commands) {
     for (std::size_t i = 0; i < c.ranges.size(); ++i) {
       for (std::size_t j = i + 1; j < c.ranges.size(); ++j) {
-        if (c.ranges[i].buffer == c.ranges[j].buffer) continue;  // as captured, and checked then
-        if (graph.buffers[c.ranges[i].buffer].current != graph.buffers[c.ranges[j].buffer].current) continue;
-        const bool writes = !c.kernel || c.kernel->bindings[i].writable || c.kernel->bindings[j].writable;
-        if (!writes) continue;
+        const CapturedCommand::Range& a = c.ranges[i];
+        const CapturedCommand::Range& b = c.ranges[j];
+        if (a.buffer == b.buffer) continue;  // as captured, and checked then
+        if (graph.buffers[a.buffer].current != graph.buffers[b.buffer].current) continue;
+        if (!c.kernel) {
+          throw Error(ErrorCode::invalid_argument, "graph: the swaps make a copy from a buffer to itself",
+                      "swap different buffers in");
+        }
+        const BindingInfo& first = c.kernel->bindings[i];
+        const BindingInfo& second = c.kernel->bindings[j];
+        if (!first.writable && !second.writable) continue;
+        const bool overlap = a.offset < b.offset + b.size && b.offset < a.offset + a.size;
+        if (first.writable && second.writable && !overlap) continue;
         throw Error(ErrorCode::invalid_argument,
-                    fmt::format("graph: the swaps bind one buffer twice in '{}', and it is written",
-                                c.kernel ? c.kernel->label : std::string("copy")),
+                    fmt::format("graph: the swaps bind one buffer as '{}' and as '{}' of kernel '{}', which writes it",
+                                first.name, second.name, c.kernel->label),
                     "swap different buffers in");
       }
     }
@@ -161,8 +179,9 @@ void check_swapped_aliasing(const GraphState& graph) {
 namespace dispatch {
 
 std::uint32_t Capture::place_of(const std::shared_ptr<detail::BufferState>& buffer) {
-  const auto it = std::find(buffers.begin(), buffers.end(), buffer);
-  if (it != buffers.end()) return static_cast<std::uint32_t>(it - buffers.begin());
+  // From the end: work mostly uses what was made or used just before.
+  const auto it = std::find(buffers.rbegin(), buffers.rend(), buffer);
+  if (it != buffers.rend()) return static_cast<std::uint32_t>(buffers.rend() - it - 1);
   buffers.push_back(buffer);
   return static_cast<std::uint32_t>(buffers.size() - 1);
 }
@@ -170,6 +189,9 @@ std::uint32_t Capture::place_of(const std::shared_ptr<detail::BufferState>& buff
 }  // namespace dispatch
 
 Graph Device::capture(const std::function<void(const Stream&)>& record) {
+  if (!record) {
+    throw Error(ErrorCode::invalid_argument, "capture: the function is empty", "give one that records the work");
+  }
   DeviceState& device = *state_;
   const std::uint64_t before = memory::mint_buffer_id();  // buffers made from here on have higher ids
   Stream stream = make_stream();
@@ -259,6 +281,10 @@ void Graph::run(const Stream& stream, std::span<const GraphBinding> swaps) const
     throw Error(ErrorCode::foreign_buffer, "graph: the stream is empty or of another device",
                 "run it on a stream of the device that captured it");
   }
+  StreamState& s = *stream.state();
+  if (s.capturing.load(std::memory_order_relaxed)) {
+    throw Error(ErrorCode::invalid_argument, "graph: the stream is capturing", "capture the kernels themselves");
+  }
   const Turn turn(graph);
   const bool swapped = resolve_buffers(graph, swaps);
   if (swapped) {
@@ -272,11 +298,7 @@ void Graph::run(const Stream& stream, std::span<const GraphBinding> swaps) const
       if (touched) graph.run_groups[i] = group_of(graph, c);
     }
   }
-  StreamState& s = *stream.state();
   for (std::size_t i = 0; i < graph.buffers.size(); ++i) graph.named[i] = graph.buffers[i].current->allocation.get();
-  if (s.capturing.load(std::memory_order_relaxed)) {
-    throw Error(ErrorCode::invalid_argument, "graph: the stream is capturing", "capture the kernels themselves");
-  }
 
   const dispatch::BatchWork work{graph.dispatches, static_cast<std::uint32_t>(graph.commands.size()) - graph.dispatches,
                                  graph.bytes};
@@ -291,7 +313,7 @@ void Graph::run(const Stream& stream, std::span<const GraphBinding> swaps) const
           switch (c.kind) {
             case CapturedCommand::Kind::dispatch: {
               const auto& group = graph.run_groups[i] ? graph.run_groups[i] : graph.groups[i];
-              recorder.dispatch(*c.kernel, group->get(), graph.params[i].group.get(), c.params, c.grid);
+              recorder.dispatch(*c.kernel, *group, graph.params[i].group.get(), c.params, c.grid, c.bytes);
               break;
             }
             case CapturedCommand::Kind::copy:
@@ -302,6 +324,7 @@ void Graph::run(const Stream& stream, std::span<const GraphBinding> swaps) const
               break;
           }
         }
+        recorder.forget_params();
       });
 }
 
@@ -317,10 +340,10 @@ void Graph::set_params(std::size_t index, std::span<const std::byte> params) con
   if (c.params.empty() || params.size() != c.params.size()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("graph: {} bytes of parameters given for node {} ('{}'), which has {}", params.size(),
-                            index, c.kernel ? c.kernel->label : std::string("copy"), c.params.size()),
+                            index, label_of(c), c.params.size()),
                 "give all of its parameters");
   }
-  std::copy(params.begin(), params.end(), c.params.begin());
+  if (std::equal(params.begin(), params.end(), c.params.begin())) return;
   if (c.kernel->params_via == dispatch::ParamsVia::uniform) {
     // Runs that are recorded and not submitted must still see the old ones.
     graph.device->submit_all();
@@ -328,14 +351,13 @@ void Graph::set_params(std::size_t index, std::span<const std::byte> params) con
     std::copy(params.begin(), params.end(), words.begin());
     graph.device->gpu.write_buffer(graph.params_buffer.get(), graph.params[index].offset, words);
   }
+  std::copy(params.begin(), params.end(), c.params.begin());
 }
 
 std::vector<GraphNode> Graph::nodes() const {
   std::vector<GraphNode> out;
   for (const CapturedCommand& c : state_of(state_).commands) {
-    const char* plain = c.kind == CapturedCommand::Kind::copy ? "copy" : "clear";
-    out.push_back(
-        {c.kernel ? c.kernel->label : std::string(plain), c.grid, static_cast<std::uint32_t>(c.params.size())});
+    out.push_back({label_of(c), c.grid, static_cast<std::uint32_t>(c.params.size())});
   }
   return out;
 }

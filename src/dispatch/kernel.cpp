@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <system_error>
 
 #include "base/checked.h"
+#include "dispatch/params_check.h"
 #include "dispatch/state.h"
 #include "weft/error.h"
 
@@ -25,12 +28,21 @@ const detail::KernelState& state_of(const std::shared_ptr<detail::KernelState>& 
 }
 
 std::string read_text(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in) {
-    throw Error(ErrorCode::io_error, fmt::format("can't read the kernel source '{}'", path.string()),
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::io_error, fmt::format("can't read the kernel source '{}': {}", path.string(), why),
                 "check the path and its permissions");
+  };
+  std::error_code failure;
+  if (std::filesystem::is_directory(path, failure)) refuse("it is a directory");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) refuse(std::generic_category().message(errno));
+  std::string text;
+  try {  // a stream's buffer throws what a read of the file fails with
+    text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  } catch (const std::ios_base::failure& error) {
+    refuse(error.what());
   }
+  if (text.empty()) refuse("it is empty");
   return text;
 }
 
@@ -90,7 +102,7 @@ Operand resolve(const detail::DeviceState& device, const detail::KernelState& ke
   }
   const std::uint32_t alignment = info.uniform ? device.gpu.limits().min_uniform_offset_alignment
                                                : device.gpu.limits().min_storage_offset_alignment;
-  if (range.offset % alignment != 0) {
+  if ((range.offset & (alignment - 1)) != 0) {  // a power of two, says WebGPU
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: offset {} is not a multiple of {}", where(), range.offset, alignment),
                 "bind from an aligned offset below and pass the rest as a parameter");
@@ -153,6 +165,64 @@ void check_grid(const detail::DeviceState& device, const detail::KernelState& ke
                             kernel.label, grid.x, grid.y, grid.z, limit),
                 "use grid_for(n) with linear_index(id), or spread the groups over more axes");
   }
+}
+
+/// What an indirect dispatch reads its grid from.
+Operand check_indirect(const detail::DeviceState& device, const detail::KernelState& kernel,
+                       std::span<const Operand> operands, const Buffer& args, std::size_t offset) {
+  constexpr std::size_t kBytes = 3 * sizeof(std::uint32_t);
+  const auto where = [&] { return fmt::format("kernel '{}', indirect grid", kernel.label); };
+  const auto& state = args.state();
+  if (!state || state->owner != device.memory->owner()) device.memory->check_owner(args, where());
+  const auto usage = static_cast<Usage>(state->allocation->usage);
+  if (!has(usage, Usage::indirect)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: buffer {} has usage {}, without indirect", where(), state->id, to_string(usage)),
+                "allocate it with kDefaultUsage | Usage::indirect");
+  }
+  if (offset % 4 != 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: offset {} is not a multiple of 4", where(), offset),
+                "put the three numbers at a multiple of 4 bytes");
+  }
+  if (offset > state->size || state->size - offset < kBytes) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("{}: the {} bytes from {} on are not inside buffer {}, which has {}", where(), kBytes,
+                            offset, state->id, state->size),
+                "give an offset that leaves room for three u32");
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!kernel.bindings[i].writable || *operands[i].buffer != state) continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: buffer {} is also bound as '{}', which is written", where(), state->id,
+                            kernel.bindings[i].name),
+                "keep the grid in a buffer of its own");
+  }
+  return {&state, offset, kBytes};
+}
+
+/// The values for overrides under the keys that WebGPU knows them by.
+std::vector<webgpu::Constant> override_values(const Reflection& reflected, const std::vector<OverrideValue>& given,
+                                              const std::string& kernel) {
+  std::vector<webgpu::Constant> out;
+  for (const OverrideValue& value : given) {
+    const auto it =
+        std::find_if(reflected.overrides.begin(), reflected.overrides.end(),
+                     [&](const ReflectedOverride& o) { return o.name == value.name || o.key == value.name; });
+    if (it == reflected.overrides.end()) {
+      std::string names;
+      for (const ReflectedOverride& o : reflected.overrides) names += (names.empty() ? "" : ", ") + o.name;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel '{}' has no override '{}'; it has {}", kernel, value.name,
+                              names.empty() ? "none" : names),
+                  "use the names of the WGSL source, or the numbers of their @id");
+    }
+    if (std::any_of(out.begin(), out.end(), [&](const webgpu::Constant& c) { return c.name == it->key; })) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel '{}': the override '{}' is given twice", kernel, it->name), "give it once");
+    }
+    out.push_back({it->key, value.value});
+  }
+  return out;
 }
 
 /// Blanks `enable subgroups;` where the compiler knows the builtins but not the directive: columns stay as they are.
@@ -243,17 +313,19 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
     }
   }
 
-  if (reflected.params_size > 0 && reflected.uses_params && !reflected.params_declared_by_user) {
+  ParamsVia declared = ParamsVia::none;  // also where another entry point alone needs them
+  if (reflected.params_size > 0 && reflected.names_params && !reflected.params_declared_by_user) {
     const bool immediates =
         features.immediates && reflected.params_scalars_only && reflected.params_size <= limits.max_immediate_size;
-    state->params_via = immediates ? ParamsVia::immediates : ParamsVia::uniform;
+    declared = immediates ? ParamsVia::immediates : ParamsVia::uniform;
+    if (reflected.uses_params) state->params_via = declared;
   }
 
   // Directives must stand first; everything else goes behind the user's text, so that his line numbers stay his.
   std::string directives;
   if (reflected.uses_f16 && !reflected.enables_f16) directives += "enable f16;";
   if (reflected.uses_subgroups && !reflected.enables_subgroups) directives += webgpu::subgroups_directive();
-  if (state->params_via == ParamsVia::immediates) directives += webgpu::immediates_directive();
+  if (declared == ParamsVia::immediates) directives += webgpu::immediates_directive();
   const std::size_t injected_lines = directives.empty() ? 0 : 1;
   if (injected_lines > 0) directives += '\n';
 
@@ -262,9 +334,9 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
     prelude += c.type == "alias" ? fmt::format("alias {} = {};\n", c.name, c.value)
                                  : fmt::format("const {}: {} = {};\n", c.name, c.type, c.value);
   }
-  if (state->params_via == ParamsVia::immediates) prelude += "var<immediate> params: Params;\n";
-  if (state->params_via == ParamsVia::uniform) prelude += "@group(1) @binding(0) var<uniform> params: Params;\n";
-  if (reflected.uses_linear_index && !reflected.declares_linear_index) {
+  if (declared == ParamsVia::immediates) prelude += "var<immediate> params: Params;\n";
+  if (declared == ParamsVia::uniform) prelude += "@group(1) @binding(0) var<uniform> params: Params;\n";
+  if (reflected.names_linear_index && !reflected.declares_linear_index) {
     prelude += fmt::format("fn linear_index(id: vec3u) -> u32 {{ return id.x + id.y * ({}u * u32({})); }}\n",
                            kGroupsPerRow, reflected.workgroup_size_text[0]);
   }
@@ -272,7 +344,7 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
   if (reflected.enables_subgroups && webgpu::subgroups_directive().empty()) hide_subgroups_directive(key.code);
   key.params = state->params_via;
   key.params_size = state->params_via == ParamsVia::none ? 0 : state->params_size;
-  for (const OverrideValue& o : options.overrides) key.constants.push_back({o.name, o.value});
+  key.constants = override_values(reflected, options.overrides, name);
 
   try {
     state->pipeline = device.pipelines.get_or_compile(key, name);
@@ -320,11 +392,23 @@ Grid Kernel::grid(GridFor n) const {
   return {kGroupsPerRow, static_cast<std::uint32_t>(rows), 1};
 }
 
-void Kernel::dispatch(const Stream& stream, std::span<const BindingRange> bindings, std::span<const std::byte> params,
-                      Grid grid) const {
-  const detail::KernelState& k = state_of(state_);
+namespace {
+
+/// What one call comes to once all of it is checked.
+struct Call {
+  detail::StreamState* stream = nullptr;
+  std::array<dispatch::Operand, dispatch::kMostOperands> operands;
+  std::array<std::byte, 256> padded;  // filled when used
+  std::span<const std::byte> params;
+};
+
+/// Fills `call`; returns its operands.
+std::span<const dispatch::Operand> check_call(Call& call, const detail::KernelState& k, const Stream& stream,
+                                              std::span<const BindingRange> bindings,
+                                              std::span<const std::byte> params) {
   if (!stream.state()) throw Error(ErrorCode::invalid_argument, "the stream is empty", "take one from Device::stream");
   detail::StreamState& s = *stream.state();
+  call.stream = &s;
   if (k.owner != s.device.memory->owner()) {
     throw Error(ErrorCode::foreign_buffer,
                 fmt::format("kernel '{}' is owned by device {}, and the stream by device {}", k.label, k.owner,
@@ -337,39 +421,35 @@ void Kernel::dispatch(const Stream& stream, std::span<const BindingRange> bindin
                             k.bindings.size(), names_of(k.bindings)),
                 "bind each of them once");
   }
-  std::array<dispatch::Operand, 64> operands;
-  if (bindings.size() > operands.size()) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("kernel '{}': more than 64 bindings", k.label),
+  if (bindings.size() > call.operands.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("kernel '{}': more than {} bindings", k.label, call.operands.size()),
                 "put several arrays into one buffer");
   }
   for (std::size_t i = 0; i < bindings.size(); ++i) {
-    operands[i] = dispatch::resolve(s.device, k, k.bindings[i], bindings[i]);
+    call.operands[i] = dispatch::resolve(s.device, k, k.bindings[i], bindings[i]);
   }
-  const std::span<const dispatch::Operand> used(operands.data(), bindings.size());
+  const std::span<const dispatch::Operand> used(call.operands.data(), bindings.size());
   dispatch::check_aliasing(k, used);
-  dispatch::check_grid(s.device, k, grid);
 
-  std::array<std::byte, 256> padded{};
   if (params.size() != k.params_size) {
-    if (params.size() > k.params_size || k.params_size - params.size() > 15 || k.params_size > padded.size() ||
+    if (params.size() > k.params_size || k.params_size - params.size() > 15 || k.params_size > call.padded.size() ||
         params.empty()) {
-      std::string fields;
-      for (const ParamInfo& p : k.params) fields += fmt::format("{}{}: {}", fields.empty() ? "" : ", ", p.name, p.type);
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("kernel '{}': {} bytes of parameters given, 'struct Params {{ {} }}' has {}", k.label,
-                              params.size(), fields, k.params_size),
+                              params.size(), dispatch::params_text(k), k.params_size),
                   "pass a struct with the same members, or values for all of them");
     }
-    std::memcpy(padded.data(), params.data(), params.size());
-    params = std::span(padded).first(k.params_size);
+    call.padded.fill(std::byte{0});
+    std::memcpy(call.padded.data(), params.data(), params.size());
+    params = std::span(call.padded).first(k.params_size);
   }
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  dispatch::record_dispatch(s, k, used, params, grid);
+  call.params = params;
+  return used;
 }
 
-void Kernel::operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
-                        Grid grid) const {
-  const detail::KernelState& k = state_of(state_);
+/// The ranges in the order of the kernel's bindings.
+std::vector<BindingRange> in_order(const detail::KernelState& k, std::span<const NamedBinding> bindings) {
   std::vector<BindingRange> ordered(k.bindings.size());
   std::vector<bool> given(k.bindings.size(), false);
   for (const NamedBinding& b : bindings) {
@@ -397,12 +477,72 @@ void Kernel::operator()(const Stream& stream, std::span<const NamedBinding> bind
         fmt::format("kernel '{}': nothing is bound to '{}' ({})", k.label, k.bindings[i].name, k.bindings[i].type),
         fmt::format("bind a buffer by the name '{}'", k.bindings[i].name));
   }
-  dispatch(stream, ordered, params, grid);
+  return ordered;
+}
+
+/// Elements of the first written runtime array.
+GridFor output_elements(const detail::KernelState& k, std::span<const BindingRange> ordered) {
+  for (std::size_t i = 0; i < ordered.size(); ++i) {
+    if (!k.bindings[i].writable || k.bindings[i].element_size == 0) continue;
+    const BindingRange& range = ordered[i];
+    const std::uint64_t size = range.buffer ? range.buffer.size() : 0;
+    const std::uint64_t bytes = range.size != 0 ? range.size : size - std::min<std::uint64_t>(range.offset, size);
+    return grid_for((bytes + 3) / 4 * 4 / k.bindings[i].element_size);  // what arrayLength sees
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("kernel '{}': it writes no runtime-sized array to count threads by; it binds {}", k.label,
+                          names_of(k.bindings)),
+              "give the grid, or grid_for(n)");
+}
+
+}  // namespace
+
+void Kernel::check_params(const ParamStruct& given) const {
+  const detail::KernelState& k = state_of(state_);
+  if (k.checked_params.contains(&given)) return;
+  dispatch::check_params(k, given);
+  k.checked_params.add(&given);
+}
+
+void Kernel::dispatch(const Stream& stream, std::span<const BindingRange> bindings, std::span<const std::byte> params,
+                      Grid grid) const {
+  const detail::KernelState& k = state_of(state_);
+  Call call;
+  const auto operands = check_call(call, k, stream, bindings, params);
+  dispatch::check_grid(call.stream->device, k, grid);
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  dispatch::record_dispatch(*call.stream, k, operands, call.params, grid);
+}
+
+void Kernel::dispatch_indirect(const Stream& stream, std::span<const BindingRange> bindings,
+                               std::span<const std::byte> params, const Buffer& args, std::size_t offset) const {
+  const detail::KernelState& k = state_of(state_);
+  Call call;
+  const auto operands = check_call(call, k, stream, bindings, params);
+  const auto grid = dispatch::check_indirect(call.stream->device, k, operands, args, offset);
+  dispatch::record_indirect(*call.stream, k, operands, call.params, grid);
+}
+
+void Kernel::dispatch_indirect(const Stream& stream, std::span<const NamedBinding> bindings,
+                               std::span<const std::byte> params, const Buffer& args, std::size_t offset) const {
+  dispatch_indirect(stream, in_order(state_of(state_), bindings), params, args, offset);
+}
+
+void Kernel::operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
+                        Grid grid) const {
+  dispatch(stream, in_order(state_of(state_), bindings), params, grid);
 }
 
 void Kernel::operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
                         GridFor n) const {
   (*this)(stream, bindings, params, grid(n));
+}
+
+void Kernel::operator()(const Stream& stream, std::span<const NamedBinding> bindings, std::span<const std::byte> params,
+                        GridAuto) const {
+  const detail::KernelState& k = state_of(state_);
+  const std::vector<BindingRange> ordered = in_order(k, bindings);
+  dispatch(stream, ordered, params, grid(output_elements(k, ordered)));
 }
 
 }  // namespace weft

@@ -50,7 +50,8 @@ std::string PipelineKey::serialized() const {
   return out;
 }
 
-PipelineCache::PipelineCache(webgpu::Gpu& gpu, std::size_t cap) : gpu_(gpu), cap_(cap == 0 ? 1 : cap) {}
+PipelineCache::PipelineCache(webgpu::Gpu& gpu, std::size_t cap, HostSpans* spans)
+    : gpu_(gpu), cap_(cap == 0 ? 1 : cap), spans_(spans) {}
 
 PipelineCache::Entry PipelineCache::get_or_compile(const PipelineKey& key, const std::string& label) {
   std::string text = key.serialized();
@@ -101,8 +102,11 @@ void PipelineCache::forget(const std::string& key) noexcept {
 }
 
 PipelineCache::Entry PipelineCache::compile(const PipelineKey& key, const std::string& label) {
+  const HostSpan span(spans_, "compile", label);
   const auto start = std::chrono::steady_clock::now();
   auto entry = std::make_shared<PipelineEntry>();
+  static std::atomic<std::uint64_t> last_serial{0};
+  entry->serial = last_serial.fetch_add(1, std::memory_order_relaxed) + 1;
   const webgpu::ShaderModule module = gpu_.create_module(key.code, label, key.trusted);
   entry->layout = layout_for(key.entries, label);
   std::array<WGPUBindGroupLayout, 2> groups{entry->layout->handle.get(), nullptr};

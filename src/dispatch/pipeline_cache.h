@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dispatch/profile.h"
 #include "webgpu/gpu.h"
 
 namespace weft::dispatch {
@@ -41,6 +42,7 @@ struct PipelineKey {
 
 struct PipelineEntry {
   webgpu::Pipeline pipeline;
+  std::uint64_t serial = 0;  ///< never given twice
   std::shared_ptr<const Layout> layout;
 };
 
@@ -54,7 +56,8 @@ struct PipelineStats {
 /// kept.
 class PipelineCache {
  public:
-  PipelineCache(webgpu::Gpu& gpu, std::size_t cap);
+  /// `spans`, where given, gets one for each compile.
+  PipelineCache(webgpu::Gpu& gpu, std::size_t cap, HostSpans* spans = nullptr);
 
   using Entry = std::shared_ptr<const PipelineEntry>;
   Entry get_or_compile(const PipelineKey& key, const std::string& label);
@@ -76,6 +79,7 @@ class PipelineCache {
 
   webgpu::Gpu& gpu_;
   const std::size_t cap_;
+  HostSpans* const spans_;
   mutable std::mutex mutex_;
   Lru lru_;
   std::unordered_map<std::string_view, Lru::iterator> by_key_;  // views into the slots' own keys

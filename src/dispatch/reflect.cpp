@@ -55,9 +55,12 @@ class Reflector {
     const Names used = reachable_names(entry);
     out_.uses_params = used.contains(kParams);
     out_.uses_linear_index = used.contains(kLinearIndex);
+    out_.names_params = named_anywhere(kParams);
+    out_.names_linear_index = named_anywhere(kLinearIndex);
     out_.declares_linear_index = module_.find(kLinearIndex) != nullptr;
     for (const WgslDeclaration& declaration : module_.declarations) {
       if (declaration.kind == WgslDeclarationKind::variable) read_variable(declaration, used);
+      if (declaration.kind == WgslDeclarationKind::override_) read_override(declaration);
     }
     sort_bindings();
     if (!out_.params_declared_by_user) read_params();
@@ -168,7 +171,31 @@ class Reflector {
     return names;
   }
 
+  // A module has to compile as a whole, also where the chosen entry point does not get to.
+  bool named_anywhere(std::string_view name) const {
+    for (const WgslDeclaration& function : module_.declarations) {
+      for (std::size_t i = function.body.begin; i < function.body.end; ++i) {
+        if (tokens_[i].is_word(name) && !is_member_access(i)) return true;
+      }
+    }
+    return false;
+  }
+
+  void read_override(const WgslDeclaration& declaration) {
+    std::string key(declaration.name);
+    if (const WgslAttribute* id = find_attribute(declaration.attributes, "id")) {
+      key = std::to_string(number(*id, declaration));
+    }
+    out_.overrides.push_back({std::string(declaration.name), std::move(key)});
+  }
+
   void read_variable(const WgslDeclaration& variable, const Names& used) {
+    if (variable.address_space == "immediate" || variable.address_space == "push_constant") {
+      tokens_.fail(tokens_[variable.token],
+                   fmt::format("variable {} is in {}: Weft declares the one immediate there is",
+                               wgsl_quoted(variable.name), wgsl_quoted(variable.address_space)),
+                   "declare struct Params { ... } instead, and read params.name");
+    }
     if (variable.name == kParams) out_.params_declared_by_user = true;
     const bool uniform = variable.address_space == "uniform";
     const bool storage = variable.address_space == "storage";
@@ -206,15 +233,16 @@ class Reflector {
     variables_.push_back(&variable);
   }
 
-  // Of @group or @binding.
+  // Of @group, @binding or @id.
   std::uint32_t number(const WgslAttribute& attribute, const WgslDeclaration& variable) {
     const std::vector<WgslRange> arguments = tokens_.split(attribute.arguments);
     const auto value = arguments.size() == 1 ? constants_.evaluate(arguments[0]) : std::nullopt;
     if (!value || value->value < 0 || value->value > std::numeric_limits<std::int32_t>::max()) {
-      tokens_.fail(
-          tokens_[attribute.token],
-          fmt::format("@{} of variable {} is no known number from 0 up", attribute.name, wgsl_quoted(variable.name)),
-          "give it one integer constant");
+      tokens_.fail(tokens_[attribute.token],
+                   fmt::format("@{} of {} {} is no known number from 0 up", attribute.name,
+                               variable.kind == WgslDeclarationKind::override_ ? "override" : "variable",
+                               wgsl_quoted(variable.name)),
+                   "give it one integer constant");
     }
     return static_cast<std::uint32_t>(value->value);
   }

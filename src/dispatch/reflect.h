@@ -19,6 +19,12 @@ struct ReflectedBinding {
   bool used = false;  ///< the entry point, or a function it calls, names it
 };
 
+/// One `override NAME`. WebGPU knows it by `key`: the name, or the decimal number of its @id.
+struct ReflectedOverride {
+  std::string name;
+  std::string key;
+};
+
 /// What the compiler of Weft needs to know about a module.
 struct Reflection {
   std::vector<ReflectedBinding> bindings;  ///< sorted by (group, binding)
@@ -28,15 +34,18 @@ struct Reflection {
   std::uint32_t params_size = 0;
   bool params_scalars_only = false;  ///< every member is a scalar or vector of f32, i32 or u32: fit for immediates
   bool params_declared_by_user = false;
-  bool uses_params = false;        ///< the entry point, or a function it calls, names `params`
-  bool uses_linear_index = false;  ///< likewise `linear_index`
+  bool uses_params = false;         ///< the entry point, or a function it calls, names `params`
+  bool uses_linear_index = false;   ///< likewise `linear_index`
+  bool names_params = false;        ///< any function does: then the module compiles only with it
+  bool names_linear_index = false;  ///< likewise
   bool declares_linear_index = false;
   /// The text of the entry point's @workgroup_size arguments, blanks trimmed; "1" where left out.
   std::array<std::string, 3> workgroup_size_text{"1", "1", "1"};
   /// The same as numbers where they can be worked out: literals (8, 8u, 0x8), module `const`s, `override`s with a known
   /// value or default, prelude constants, and + - * / % and parentheses of these.
   std::array<std::optional<std::uint32_t>, 3> workgroup_size;
-  bool enables_f16 = false;  ///< `enable f16;`
+  std::vector<ReflectedOverride> overrides;  ///< all, in the order of the source
+  bool enables_f16 = false;                  ///< `enable f16;`
   bool enables_subgroups = false;
   bool uses_f16 = false;                  ///< names f16, vec2h..., mat...h anywhere
   bool uses_subgroups = false;            ///< names a subgroup* builtin anywhere
@@ -47,8 +56,9 @@ struct Reflection {
 /// refuse later may pass here, but what this returns is right for every source that the compiler accepts. `constants`
 /// and `overrides` are the prelude and override values, for array lengths and workgroup sizes. Throws
 /// Error{compile_error}, with line and column, when: the entry point is missing (the message lists those there are), a
-/// binding lacks its group or binding or repeats one, a type of a binding or of Params can't be laid out (naming it),
-/// or a resource is not a buffer (textures and samplers: unsupported).
+/// binding lacks its group or binding or repeats one, a variable is an immediate (the runtime declares `params`), an
+/// @id is no known number, a type of a binding or of Params can't be laid out (naming it), or a resource is not a
+/// buffer (textures and samplers: unsupported).
 Reflection reflect(std::string_view source, std::string_view entry_point, const std::vector<PreludeConstant>& constants,
                    const std::vector<OverrideValue>& overrides, std::string_view label);
 

@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "dispatch/bind_group_cache.h"
+#include "dispatch/compile_threads.h"
 #include "dispatch/params.h"
+#include "dispatch/params_check.h"
 #include "dispatch/pipeline_cache.h"
+#include "dispatch/profile.h"
 #include "dispatch/reflect.h"
 #include "memory/memory.h"
 #include "webgpu/gpu.h"
@@ -36,12 +39,13 @@ struct KernelState : std::enable_shared_from_this<KernelState> {
   dispatch::ParamsVia params_via = dispatch::ParamsVia::none;
   std::array<std::uint32_t, 3> workgroup_size{1, 1, 1};
   dispatch::PipelineCache::Entry pipeline;
+  mutable dispatch::CheckedParams checked_params;
 };
 
 /// Counters that streams and transfers bump.
 struct WorkCounters {
   std::atomic<std::uint64_t> dispatches{0}, copies{0}, submits{0}, passes{0};
-  std::atomic<std::uint64_t> bytes_uploaded{0}, bytes_read{0}, uploads{0}, reads{0};
+  std::atomic<std::uint64_t> bytes_uploaded{0}, bytes_read{0}, uploads{0}, reads{0}, read_copies{0};
   std::atomic<std::uint64_t> fused_ops{0}, materialized{0};
 };
 
@@ -62,13 +66,14 @@ struct StreamState {
   std::uint32_t pending_commands = 0;
   std::uint64_t pending_bytes = 0;
   // What the open pass has set, so that equal state is not set again.
-  WGPUComputePipeline current_pipeline = nullptr;
-  WGPUBindGroup current_group = nullptr;
-  WGPUBindGroup current_params = nullptr;
+  std::uint64_t current_pipeline = 0;  // serials: what was freed may come back at the same address (rule 3)
+  std::uint64_t current_group = 0;
+  WGPUBindGroup current_params = nullptr;  // of this stream's own ring, which lives as long as it
   std::vector<std::byte> current_immediates;
   /// Where commands go instead, while a graph is captured; `capturing` spares the lock when there is none.
   std::shared_ptr<dispatch::Capture> capture;
   std::atomic<bool> capturing{false};
+  std::shared_ptr<dispatch::StreamProfile> profile;  ///< while the device is profiled
 };
 
 struct DeviceState {
@@ -81,13 +86,16 @@ struct DeviceState {
   webgpu::Gpu& gpu;
   const DeviceOptions options;  ///< every default filled in
   dispatch::BindGroupCache& bind_groups;
+  dispatch::HostSpans host_spans;
   dispatch::PipelineCache pipelines;
   const std::shared_ptr<memory::Memory> memory;
   WorkCounters counters;
 
   std::mutex streams_mutex;
   std::unordered_map<std::uint64_t, std::weak_ptr<StreamState>> streams;  ///< by slot
-  std::atomic<std::uint64_t> batches{0};                                  ///< serials given
+  /// While the device is profiled, the parts of its streams, also of those that are gone; under streams_mutex.
+  std::optional<std::vector<std::shared_ptr<dispatch::StreamProfile>>> profile;
+  std::atomic<std::uint64_t> batches{0};  ///< serials given
   std::shared_ptr<StreamState> default_stream;
 
   // Bounded work in flight: a signal per kSubmitsPerSignal submits; at most kSignals of them unanswered.
@@ -99,16 +107,22 @@ struct DeviceState {
   std::mutex library_mutex;
   std::unordered_map<std::string, Kernel> library;
 
+  dispatch::CompileThreads compile_threads;  ///< last, so that it ends first: its threads use the rest
+
+  using Until = std::optional<webgpu::Clock::time_point>;
+
   std::shared_ptr<StreamState> make_stream();
   /// The stream that this thread records into: the innermost StreamScope's, else the default stream.
   StreamState& current_stream();
   /// Submits what every stream of the device has recorded.
   void submit_all();
   /// Submits the stream whose unsubmitted batch names the allocation, unless it is `except`. Returns the allocation's
-  /// `pending` as it was: work under that ticket is submitted now, or is `except`'s own.
-  std::uint64_t submit_users_of(const memory::Allocation& allocation, const StreamState* except);
-  /// After each submit: lets finished work be freed, and waits when too much is in flight.
-  void throttle();
+  /// `pending` as it was: work under that ticket is submitted now, or is `except`'s own. `until` as in throttle.
+  std::uint64_t submit_users_of(const memory::Allocation& allocation, const StreamState* except, Until until = {});
+  /// After each submit: lets finished work be freed, and waits when too much is in flight, up to wait_timeout, past
+  /// which it throws. With `until`, for the sake of a read with a deadline: up to that, and then the read goes on to
+  /// find out itself.
+  void throttle(Until until = {});
   webgpu::Clock::time_point deadline(const ReadOptions& read) const;
 };
 
@@ -118,11 +132,12 @@ namespace weft::dispatch {
 
 inline constexpr std::size_t kMostOperands = 64;
 
-/// One bound or copied range. `buffer` points at the caller's handle, which outlives the call.
+/// One bound or copied range. `buffer` points at the caller's handle, which outlives the call. No initialisers: each
+/// dispatch has an array of kMostOperands of them and fills a few.
 struct Operand {
-  const std::shared_ptr<detail::BufferState>* buffer = nullptr;
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
+  const std::shared_ptr<detail::BufferState>* buffer;
+  std::uint64_t offset;
+  std::uint64_t size;
 
   memory::Allocation& allocation() const noexcept { return *(*buffer)->allocation; }
 };
@@ -144,9 +159,12 @@ class BatchRecorder {
   /// Notes that the batch is about to name `a`. False when another stream has claimed `a` since submit_users_of
   /// returned `seen`: then that one must be submitted first, which can't be done under this lock.
   bool claim(memory::Allocation& a, std::uint64_t seen) noexcept;
-  /// Sets what the open pass has not set already, then dispatches.
-  void dispatch(const detail::KernelState& kernel, WGPUBindGroup group, WGPUBindGroup params_group,
-                std::span<const std::byte> params, Grid grid);
+  /// Sets what the open pass has not set already, then dispatches: `grid` groups, or as many as `indirect`, if given,
+  /// names. `bytes` are those bound; in a profile only.
+  void dispatch(const detail::KernelState& kernel, const BindGroupCache::Cached& group, WGPUBindGroup params_group,
+                std::span<const std::byte> params, Grid grid, std::uint64_t bytes, const Operand* indirect = nullptr);
+  /// After parameter groups that are not of the stream's own ring: they may go, and their addresses come back.
+  void forget_params() noexcept;
   void copy(memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to, std::uint64_t to_offset,
             std::uint64_t size);
   void clear(memory::Allocation& target, std::uint64_t offset, std::uint64_t size);
@@ -189,6 +207,9 @@ BindGroupCache::Group bind_group_for(detail::DeviceState& device, const detail::
 /// Records `grid` groups of `kernel`; operands are checked already.
 void record_dispatch(detail::StreamState& stream, const detail::KernelState& kernel, std::span<const Operand> operands,
                      std::span<const std::byte> params, Grid grid);
+/// The same with the grid in memory; `args` are three u32.
+void record_indirect(detail::StreamState& stream, const detail::KernelState& kernel, std::span<const Operand> operands,
+                     std::span<const std::byte> params, const Operand& args);
 /// Copies from.size bytes between different buffers.
 void record_copy(detail::StreamState& stream, const Operand& from, const Operand& to);
 void record_clear(detail::StreamState& stream, const Operand& target);
@@ -200,10 +221,12 @@ struct CopyOut {
   std::uint64_t size = 0;
 };
 /// Records copies to `to` and submits the batch with them: one submit for the work and the read that waits for it.
-void copy_out_and_submit(detail::StreamState& stream, std::span<const CopyOut> copies, WGPUBuffer to);
+/// `until` as in DeviceState::throttle.
+void copy_out_and_submit(detail::StreamState& stream, std::span<const CopyOut> copies, WGPUBuffer to,
+                         detail::DeviceState::Until until);
 void submit(detail::StreamState& stream);
 /// Submits the batch that `ticket` names and takes the ticket out of use, also when nothing is recorded under it yet.
-void retire(detail::StreamState& stream, std::uint64_t ticket);
+void retire(detail::StreamState& stream, std::uint64_t ticket, detail::DeviceState::Until until);
 
 /// Who wrote a kernel: the library's own guard their edges and run without bounds checks where that can be had for one
 /// module; a user's keep them (rule 7).

@@ -40,11 +40,13 @@ std::shared_ptr<StreamState> DeviceState::make_stream() {
     throw Error(ErrorCode::invalid_argument, fmt::format("{} streams are alive", streams.size()), "drop unused ones");
   }
   auto stream = std::make_shared<StreamState>(*this, slot);
+  if (profile) stream->profile = profile->emplace_back(std::make_shared<dispatch::StreamProfile>(gpu));
   streams.emplace(slot, stream);
   return stream;
 }
 
-std::uint64_t DeviceState::submit_users_of(const memory::Allocation& allocation, const StreamState* except) {
+std::uint64_t DeviceState::submit_users_of(const memory::Allocation& allocation, const StreamState* except,
+                                           Until until) {
   const std::uint64_t ticket = allocation.pending.load(std::memory_order_acquire);
   const std::uint64_t slot = ticket >> kSerialBits;
   if (slot == 0 || (except != nullptr && slot == except->slot)) return ticket;
@@ -55,11 +57,11 @@ std::uint64_t DeviceState::submit_users_of(const memory::Allocation& allocation,
     if (it != streams.end()) stream = it->second.lock();
   }
   // A stream that is gone has submitted its work.
-  if (stream && stream->ticket.load(std::memory_order_acquire) == ticket) dispatch::retire(*stream, ticket);
+  if (stream && stream->ticket.load(std::memory_order_acquire) == ticket) dispatch::retire(*stream, ticket, until);
   return ticket;
 }
 
-void DeviceState::throttle() {
+void DeviceState::throttle(Until until) {
   constexpr std::uint32_t kSubmitsPerSignal = 16;
   constexpr std::size_t kSignals = 8;
   std::shared_ptr<std::atomic<bool>> wait_for;
@@ -75,13 +77,15 @@ void DeviceState::throttle() {
     gpu.poll();
     return;
   }
+  const dispatch::HostSpan span(&host_spans, "wait", "work in flight");
   const bool done = webgpu::wait_until([this] { gpu.poll(); },
                                        [&] { return wait_for->load(std::memory_order_acquire) || gpu.lost(); },
-                                       webgpu::deadline_after(options.wait_timeout));
+                                       until.value_or(webgpu::deadline_after(options.wait_timeout)));
   gpu.check_alive("submit");
-  if (!done) {
+  if (!done && !until) {
     throw Error(ErrorCode::timed_out,
-                fmt::format("submit: work sent to the device was not done within {} ms", options.wait_timeout.count()),
+                fmt::format("submit: work sent to the device was not done within {} ms",
+                            std::chrono::duration<double, std::milli>(options.wait_timeout).count()),
                 "raise WEFT_WAIT_TIMEOUT, or split the kernel that runs so long");
   }
 }
@@ -109,11 +113,38 @@ void open_pass(StreamState& s) {
 void close_pass(StreamState& s) {
   if (!s.pass) return;
   webgpu::end_pass(s.pass);
-  s.current_pipeline = nullptr;
-  s.current_group = nullptr;
+  s.current_pipeline = 0;
+  s.current_group = 0;
   s.current_params = nullptr;
   s.current_immediates.clear();
 }
+
+/// A pass for one dispatch, timed; to be closed right behind it.
+void open_timed_pass(StreamState& s, const detail::KernelState& kernel, Grid grid, std::uint64_t bytes) {
+  close_pass(s);
+  open_encoder(s);
+  s.pass = s.profile->begin_pass(s.encoder, kernel.label, grid, bytes);
+  s.device.counters.passes.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Tells a stream's profile, if there is one, of a submit: when it began, and whether it came to be.
+class SubmitSpan {
+ public:
+  explicit SubmitSpan(StreamState& s) noexcept
+      : profile_(s.profile.get()), start_(profile_ != nullptr ? webgpu::Clock::now() : webgpu::Clock::time_point{}) {}
+  ~SubmitSpan() {
+    if (profile_ != nullptr) profile_->submitted(start_, sent_);
+  }
+  SubmitSpan(const SubmitSpan&) = delete;
+  SubmitSpan& operator=(const SubmitSpan&) = delete;
+
+  void sent() noexcept { sent_ = true; }
+
+ private:
+  StreamProfile* const profile_;
+  const webgpu::Clock::time_point start_;
+  bool sent_ = false;
+};
 
 /// Sends the batch. The stream is empty afterwards, also when this throws.
 void submit_locked(StreamState& s) {
@@ -121,6 +152,7 @@ void submit_locked(StreamState& s) {
     s.params.reset();
     return;
   }
+  SubmitSpan span(s);
   close_pass(s);
   webgpu::Encoder encoder = std::move(s.encoder);
   s.pending_dispatches = 0;
@@ -134,6 +166,7 @@ void submit_locked(StreamState& s) {
     ~NextBatch() { detail::next_ticket(s); }
   } next{s};
   s.device.gpu.submit(std::move(encoder), "weft.stream");
+  span.sent();
   s.device.counters.submits.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -159,20 +192,25 @@ WGPUBindGroup BatchRecorder::bind_params(std::span<const std::byte> params) {
   return group;
 }
 
-void BatchRecorder::dispatch(const detail::KernelState& kernel, WGPUBindGroup group, WGPUBindGroup params_group,
-                             std::span<const std::byte> params, Grid grid) {
+void BatchRecorder::dispatch(const detail::KernelState& kernel, const BindGroupCache::Cached& group,
+                             WGPUBindGroup params_group, std::span<const std::byte> params, Grid grid,
+                             std::uint64_t bytes, const Operand* indirect) {
   StreamState& s = stream_;
-  open_pass(s);
-  const WGPUComputePipeline pipeline = kernel.pipeline->pipeline.get();
-  const bool other_pipeline = s.current_pipeline != pipeline;
-  if (other_pipeline) {
-    webgpu::set_pipeline(s.pass, pipeline);
-    s.current_pipeline = pipeline;
+  const bool timed = s.profile && s.profile->timed();
+  if (timed) [[unlikely]] {
+    open_timed_pass(s, kernel, grid, bytes);
+  } else {
+    open_pass(s);
   }
-  // Compared by handle within one open pass only: the encoder holds both, so the handle can't have been reused.
-  if (s.current_group != group) {
-    webgpu::set_bind_group(s.pass, 0, group);
-    s.current_group = group;
+  const PipelineEntry& pipeline = *kernel.pipeline;
+  const bool other_pipeline = s.current_pipeline != pipeline.serial;
+  if (other_pipeline) {
+    webgpu::set_pipeline(s.pass, pipeline.pipeline.get());
+    s.current_pipeline = pipeline.serial;
+  }
+  if (s.current_group != group.serial) {
+    webgpu::set_bind_group(s.pass, 0, group.handle.get());
+    s.current_group = group.serial;
   }
   if (params_group != nullptr && s.current_params != params_group) {
     webgpu::set_bind_group(s.pass, 1, params_group);
@@ -186,7 +224,17 @@ void BatchRecorder::dispatch(const detail::KernelState& kernel, WGPUBindGroup gr
       s.current_immediates.assign(params.begin(), params.end());
     }
   }
-  webgpu::dispatch(s.pass, grid.x, grid.y, grid.z);
+  if (indirect != nullptr) {
+    webgpu::dispatch_indirect(s.pass, indirect->allocation().buffer.get(), indirect->offset);
+  } else {
+    webgpu::dispatch(s.pass, grid.x, grid.y, grid.z);
+  }
+  if (timed) [[unlikely]]
+    close_pass(s);
+}
+
+void BatchRecorder::forget_params() noexcept {
+  stream_.current_params = nullptr;
 }
 
 void BatchRecorder::copy(memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to,
@@ -208,7 +256,7 @@ bool BatchRecorder::finish(const BatchWork& work) {
   s.pending_commands += work.dispatches + work.copies;
   s.pending_bytes += work.bytes;
   s.device.counters.dispatches.fetch_add(work.dispatches, std::memory_order_relaxed);
-  s.device.counters.copies.fetch_add(work.copies, std::memory_order_relaxed);
+  if (work.copies > 0) s.device.counters.copies.fetch_add(work.copies, std::memory_order_relaxed);
   const bool full = batch_full(s);
   if (full) submit_locked(s);
   return full;
@@ -245,6 +293,7 @@ bool captured(StreamState& s, CapturedCommand::Kind kind, const detail::KernelSt
   for (const Operand& o : operands) command.ranges.push_back({s.capture->place_of(*o.buffer), o.offset, o.size});
   command.params.assign(params.begin(), params.end());
   command.grid = grid;
+  for (const Operand& o : operands) command.bytes += o.size;
   s.capture->commands.push_back(std::move(command));
   return true;
 }
@@ -253,8 +302,8 @@ bool captured(StreamState& s, CapturedCommand::Kind kind, const detail::KernelSt
 template <class Prepare, class Record>
 void record_operands(StreamState& s, std::span<const Operand> operands, const BatchWork& work, Prepare&& prepare,
                      Record&& record) {
-  std::array<memory::Allocation*, kMostOperands> named;
-  std::array<std::uint64_t, kMostOperands> seen;
+  std::array<memory::Allocation*, kMostOperands + 1> named;  // one more for an indirect grid
+  std::array<std::uint64_t, kMostOperands + 1> seen;
   for (std::size_t i = 0; i < operands.size(); ++i) named[i] = &operands[i].allocation();
   record_batch(s, std::span(named.data(), operands.size()), std::span(seen.data(), operands.size()), work, prepare,
                record);
@@ -274,7 +323,33 @@ void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::spa
       [&](BatchRecorder& recorder) {
         if (kernel.params_via == ParamsVia::uniform) params_group = recorder.bind_params(params);
       },
-      [&](BatchRecorder& recorder) { recorder.dispatch(kernel, group->get(), params_group, params, grid); });
+      [&](BatchRecorder& recorder) { recorder.dispatch(kernel, *group, params_group, params, grid, bytes); });
+}
+
+void record_indirect(StreamState& s, const detail::KernelState& kernel, std::span<const Operand> operands,
+                     std::span<const std::byte> params, const Operand& args) {
+  if (s.capturing.load(std::memory_order_relaxed)) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel '{}': a graph can't hold an indirect dispatch", kernel.label),
+                "dispatch it on a stream between two graphs");
+  }
+  std::uint64_t bytes = 0;
+  std::array<Operand, kMostOperands + 1> all;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    bytes += operands[i].size;
+    all[i] = operands[i];
+  }
+  all[operands.size()] = args;
+  const BindGroupCache::Group group = bind_group_for(s.device, kernel, operands);
+  WGPUBindGroup params_group = nullptr;
+  record_operands(
+      s, std::span(all.data(), operands.size() + 1), {1, 0, bytes},
+      [&](BatchRecorder& recorder) {
+        if (kernel.params_via == ParamsVia::uniform) params_group = recorder.bind_params(params);
+      },
+      [&](BatchRecorder& recorder) {
+        recorder.dispatch(kernel, *group, params_group, params, {0, 0, 0}, bytes, &args);
+      });
 }
 
 void record_copy(StreamState& s, const Operand& from, const Operand& to) {
@@ -295,8 +370,9 @@ void record_clear(StreamState& s, const Operand& target) {
       [&](BatchRecorder& recorder) { recorder.clear(target.allocation(), target.offset, target.size); });
 }
 
-void copy_out_and_submit(StreamState& s, std::span<const CopyOut> copies, WGPUBuffer to) {
-  for (const CopyOut& c : copies) s.device.submit_users_of(*c.from, &s);
+void copy_out_and_submit(StreamState& s, std::span<const CopyOut> copies, WGPUBuffer to,
+                         detail::DeviceState::Until until) {
+  for (const CopyOut& c : copies) s.device.submit_users_of(*c.from, &s, until);
   {
     const std::lock_guard lock(s.mutex);
     open_encoder(s);
@@ -306,7 +382,8 @@ void copy_out_and_submit(StreamState& s, std::span<const CopyOut> copies, WGPUBu
     }
     submit_locked(s);
   }
-  s.device.throttle();
+  s.device.counters.read_copies.fetch_add(copies.size(), std::memory_order_relaxed);
+  s.device.throttle(until);
 }
 
 void submit(StreamState& s) {
@@ -318,7 +395,7 @@ void submit(StreamState& s) {
   s.device.throttle();
 }
 
-void retire(StreamState& s, std::uint64_t ticket) {
+void retire(StreamState& s, std::uint64_t ticket, detail::DeviceState::Until until) {
   {
     const std::lock_guard lock(s.mutex);
     if (s.ticket.load(std::memory_order_relaxed) != ticket) return;
@@ -328,7 +405,7 @@ void retire(StreamState& s, std::uint64_t ticket) {
     }
     submit_locked(s);
   }
-  s.device.throttle();
+  s.device.throttle(until);
 }
 
 }  // namespace weft::dispatch
@@ -395,6 +472,7 @@ void Stream::synchronize(ReadOptions options) const {
   dispatch::submit(s);
   detail::DeviceState& device = s.device;
   device.gpu.check_alive("synchronize");
+  const dispatch::HostSpan span(&device.host_spans, "wait", "synchronize");
   const auto done = device.gpu.signal_done();
   const bool in_time = webgpu::wait_until([&] { device.gpu.poll(); },
                                           [&] { return done->load(std::memory_order_acquire) || device.gpu.lost(); },

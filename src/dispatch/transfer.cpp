@@ -22,6 +22,8 @@ constexpr std::size_t kRingFrom = std::size_t{2} << 20;
 constexpr std::size_t kReadPiecesFrom = std::size_t{8} << 20;
 constexpr std::uint64_t kReadPiece = std::uint64_t{16} << 20;
 constexpr std::size_t kReadPiecesInFlight = 4;
+/// A read with a deadline of its own comes in one piece up to here.
+constexpr std::size_t kReadWholeUpTo = std::size_t{256} << 20;
 
 /// Writes whole words, after recorded work on the buffer.
 void write_words(DeviceState& device, memory::Allocation& to, std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -108,6 +110,8 @@ bool Readback::ready() {
 void Readback::wait(ReadOptions options) {
   State& s = state_of(state_);
   if (!s.staging) return;
+  if (s.map->status.load(std::memory_order_acquire) == webgpu::Gpu::MapStatus::ready) return;
+  const dispatch::HostSpan span(&s.device->host_spans, "wait", "read");
   const auto settled = [&] {
     return s.map->status.load(std::memory_order_acquire) != webgpu::Gpu::MapStatus::pending || s.device->gpu.lost();
   };
@@ -151,6 +155,7 @@ Buffer Device::upload_bytes(std::span<const std::byte> bytes, Usage usage) {
 }
 
 Buffer Device::upload_with(std::size_t size, const std::function<void(std::span<std::byte>)>& fill, Usage usage) {
+  const dispatch::HostSpan span(&state_->host_spans, "upload", "upload", size);
   Buffer buffer = state_->memory->alloc_mapped(size, usage | Usage::copy_dst);
   webgpu::Gpu& gpu = state_->gpu;
   memory::Allocation& a = *buffer.state()->allocation;
@@ -168,6 +173,7 @@ Buffer Device::upload_with(std::size_t size, const std::function<void(std::span<
 
 void Device::write(const Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes) {
   DeviceState& device = *state_;
+  const dispatch::HostSpan span(&device.host_spans, "upload", "write", bytes.size());
   const auto& state = device.memory->check_owner(buffer, "write");
   device.gpu.check_alive("write");
   memory::Allocation& to = *state->allocation;
@@ -239,12 +245,26 @@ void refuse_capture(DeviceState& device) {
               "read after the capture, from a run of the graph");
 }
 
-/// Records the copies into a staging buffer, submits them with the batch they wait for, and asks for the mapping.
-void start_read(DeviceState& device, Readback::State& read, std::span<const dispatch::CopyOut> copies) {
+/// Records the copies into a staging buffer, submits them with the batch they wait for, and asks for the mapping. Waits
+/// for room among the reads in flight: up to `until`, else up to wait_timeout.
+void start_read(DeviceState& device, Readback::State& read, std::span<const dispatch::CopyOut> copies,
+                DeviceState::Until until) {
+  memory::ReadsInFlight& in_flight = device.memory->reads_in_flight();
+  const bool room = in_flight.wait_for_room(read.plan.copy_size, until.value_or(device.deadline({})));
+  device.gpu.check_alive("read");
+  if (!room) {
+    throw Error(
+        ErrorCode::timed_out,
+        fmt::format("read of {} bytes: the deadline passed with {} bytes of earlier reads on their way (at most "
+                    "{} at a time)",
+                    read.size, in_flight.bytes(), in_flight.bound()),
+        "read again, raise the deadline, or split the work in front of the reads");
+  }
   std::unique_ptr<memory::Staging> staging = device.memory->staging().acquire(read.plan.copy_size);
   try {
-    dispatch::copy_out_and_submit(*device.default_stream, copies, staging->buffer.get());
+    dispatch::copy_out_and_submit(*device.default_stream, copies, staging->buffer.get(), until);
     read.map = device.gpu.map_async(staging->buffer.get(), false, read.plan.copy_size);
+    in_flight.add(read.plan.copy_size, read.map);
   } catch (...) {
     device.memory->staging().drop(std::move(staging));
     throw;
@@ -254,48 +274,60 @@ void start_read(DeviceState& device, Readback::State& read, std::span<const disp
   device.counters.bytes_read.fetch_add(read.size, std::memory_order_relaxed);
 }
 
-}  // namespace
-
-Readback Device::read_async(const Buffer& buffer, std::size_t offset, std::size_t size) {
-  DeviceState& device = *state_;
+/// read_async; `until` for one that is waited for up to then.
+Readback begin_read(const std::shared_ptr<DeviceState>& owner, const Buffer& buffer, std::size_t offset,
+                    std::size_t size, DeviceState::Until until) {
+  DeviceState& device = *owner;
   refuse_capture(device);
   const auto& source = device.memory->check_owner(buffer, "read");
   device.gpu.check_alive("read");
   auto state = std::make_unique<Readback::State>();
-  state->device = state_;
+  state->device = owner;
   state->plan = memory::plan_read(*source, offset, size);
   state->size = size;
   if (state->plan.copy_size == 0) return Readback(std::move(state));
 
   const dispatch::CopyOut copy{source->allocation.get(), state->plan.copy_offset, 0, state->plan.copy_size};
-  start_read(device, *state, std::span(&copy, 1));
+  start_read(device, *state, std::span(&copy, 1), until);
   return Readback(std::move(state));
 }
 
+}  // namespace
+
+Readback Device::read_async(const Buffer& buffer, std::size_t offset, std::size_t size) {
+  const dispatch::HostSpan span(&state_->host_spans, "read", "read_async", size);
+  return begin_read(state_, buffer, offset, size, {});
+}
+
 void Device::read(const Buffer& buffer, std::size_t offset, std::span<std::byte> out, ReadOptions options) {
+  const dispatch::HostSpan span(&state_->host_spans, "read", "read", out.size());
   const auto deadline = state_->deadline(options);
   const auto remaining = [&] {
     return ReadOptions{std::max(deadline - webgpu::Clock::now(), webgpu::Clock::duration::zero())};
   };
-  if (out.size() < kReadPiecesFrom) {
-    Readback readback = read_async(buffer, offset, out.size());
+  // A deadline may pass between pieces, so with one of its own a read comes whole where staging memory allows.
+  const bool whole = out.size() < (options.deadline ? kReadWholeUpTo + 1 : kReadPiecesFrom);
+  if (whole) {
+    Readback readback = begin_read(state_, buffer, offset, out.size(), deadline);
     readback.wait(remaining());
     const auto bytes = readback.view();
-    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) state_->memory->copy_threads().copy(out.data(), bytes.data(), bytes.size());
     return;
   }
   // The range is checked as a whole, so that a bad one leaves `out` alone. The first piece waits for all work in front;
-  // from then on only copies are due, and the read runs to its end.
+  // each later one, unless the read has a deadline, as long as any wait may.
   memory::plan_read(*state_->memory->check_owner(buffer, "read"), offset, out.size());
   std::deque<Readback> in_flight;
   std::size_t asked = 0;
   for (std::size_t done = 0; done < out.size();) {
+    const bool limited = options.deadline || done == 0;
     while (asked < out.size() && in_flight.size() < kReadPiecesInFlight) {
       const std::size_t n = std::min<std::size_t>(kReadPiece, out.size() - asked);
-      in_flight.push_back(read_async(buffer, offset + asked, n));
+      in_flight.push_back(
+          begin_read(state_, buffer, offset + asked, n, limited ? DeviceState::Until(deadline) : std::nullopt));
       asked += n;
     }
-    in_flight.front().wait(done == 0 ? remaining() : ReadOptions{});
+    in_flight.front().wait(limited ? remaining() : ReadOptions{});
     const auto bytes = in_flight.front().view();
     state_->memory->copy_threads().copy(out.data() + done, bytes.data(), bytes.size());
     done += bytes.size();
@@ -303,8 +335,18 @@ void Device::read(const Buffer& buffer, std::size_t offset, std::span<std::byte>
   }
 }
 
+void Device::check_elements(const Buffer& buffer, std::size_t first, std::size_t count,
+                            std::size_t element_size) const {
+  const auto& source = state_->memory->check_owner(buffer, "read");
+  memory::plan_read(*source, checked_mul(first, element_size, "read: first element * element size"),
+                    checked_mul(count, element_size, "read: elements * element size"));
+}
+
 void Device::read_ranges(std::span<const ReadRange> ranges, ReadOptions options) {
   DeviceState& device = *state_;
+  std::uint64_t range_bytes = 0;
+  for (const ReadRange& r : ranges) range_bytes += r.out.size();
+  const dispatch::HostSpan span(&device.host_spans, "read", "read_ranges", range_bytes);
   refuse_capture(device);
   device.gpu.check_alive("read");
   const auto deadline = device.deadline(options);
@@ -351,7 +393,7 @@ void Device::read_ranges(std::span<const ReadRange> ranges, ReadOptions options)
   state->device = state_;
   state->plan.copy_size = total;
   state->size = total;
-  start_read(device, *state, copies);
+  start_read(device, *state, copies, deadline);
   Readback readback(std::move(state));
   readback.wait({std::max(deadline - webgpu::Clock::now(), webgpu::Clock::duration::zero())});
   const auto bytes = readback.view();
@@ -387,6 +429,8 @@ MemoryReport Device::memory() const {
   r.cap_bytes = m.pool().cap();
   r.peak_bytes = pool.peak_bytes;
   r.staging_bytes = staging.bytes + m.upload_ring().bytes();
+  r.staging_cap_bytes = m.staging().cap();
+  r.in_flight_bytes = m.reads_in_flight().bytes();
   r.allocations = pool.allocations;
   r.hits = pool.hits;
   r.releases = pool.releases;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "memory/age_list.h"
 #include "webgpu/api.h"
 
 namespace weft::memory {
@@ -20,6 +21,10 @@ struct Allocation {
   /// memory before it records work on it, and only once the work of the claim before is submitted: so unsubmitted work
   /// on this memory is in one stream at most, and this names it.
   std::atomic<std::uint64_t> pending{0};
+
+  // Places in the pool while it is retained there.
+  AgeLinks<Allocation> among_all;
+  AgeLinks<Allocation> among_class;
 };
 
 }  // namespace weft::memory

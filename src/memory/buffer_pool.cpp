@@ -31,6 +31,10 @@ std::uint64_t size_class(std::uint64_t size, std::uint64_t limit) {
 BufferPool::BufferPool(webgpu::Gpu& gpu, std::uint64_t cap_bytes, std::function<void(std::uint64_t)> on_destroy)
     : gpu_(gpu), cap_(cap_bytes), on_destroy_(std::move(on_destroy)) {}
 
+BufferPool::~BufferPool() {
+  while (Allocation* a = retained_.pop_oldest()) delete a;
+}
+
 std::unique_ptr<Allocation> BufferPool::make(std::uint64_t size, std::uint32_t usage, bool mapped) {
   auto allocation = std::make_unique<Allocation>();
   allocation->buffer = gpu_.create_buffer(size, usage, mapped, "weft.buffer");
@@ -60,31 +64,36 @@ std::unique_ptr<Allocation> BufferPool::create(std::uint64_t size, std::uint32_t
     }
   }
   const std::lock_guard lock(mutex_);
+  count_live(classes_[Key{usage, size}], size);
   ++stats_.allocations;
-  count_live(size);
   return allocation;
 }
 
-void BufferPool::count_live(std::uint64_t size) {
-  ++classes_[size].live;
+void BufferPool::count_live(Class& c, std::uint64_t size) noexcept {
+  ++c.live;
   stats_.live_bytes += size;
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes + stats_.retained_bytes);
+}
+
+std::unique_ptr<Allocation> BufferPool::take_retained(Class& c, Allocation* chosen) noexcept {
+  retained_.remove(chosen);
+  c.free.remove(chosen);
+  --c.retained;
+  stats_.retained_bytes -= chosen->size;
+  return std::unique_ptr<Allocation>(chosen);
 }
 
 std::unique_ptr<Allocation> BufferPool::acquire(std::uint64_t size, std::uint32_t usage) {
   const std::uint64_t wanted = size_class(size, gpu_.limits().max_buffer_size);
   {
     const std::lock_guard lock(mutex_);
-    const auto it = by_size_.lower_bound(Key{usage, wanted});
-    if (it != by_size_.end() && it->first.usage == usage && it->first.size < 2 * wanted) {
-      const auto node = it->second;
-      std::unique_ptr<Allocation> allocation = std::move(node->allocation);
-      by_size_.erase(it);
-      free_.erase(node);
-      stats_.retained_bytes -= allocation->size;
-      --classes_[allocation->size].retained;
+    for (auto it = classes_.lower_bound(Key{usage, wanted});
+         it != classes_.end() && it->first.usage == usage && it->first.size < 2 * wanted; ++it) {
+      Class& c = it->second;
+      if (c.free.empty()) continue;
+      std::unique_ptr<Allocation> allocation = take_retained(c, c.free.newest());
       ++stats_.hits;
-      count_live(allocation->size);
+      count_live(c, allocation->size);
       return allocation;
     }
   }
@@ -96,64 +105,68 @@ std::unique_ptr<Allocation> BufferPool::acquire_mapped(std::uint64_t size, std::
 }
 
 void BufferPool::release(std::unique_ptr<Allocation> allocation) noexcept {
-  std::vector<std::unique_ptr<Allocation>> victims;
+  ByAge victims;
   {
     const std::lock_guard lock(mutex_);
+    const auto at = classes_.find(Key{allocation->usage, allocation->size});
+    Class& c = at->second;
     ++stats_.releases;
     stats_.live_bytes -= allocation->size;
-    --classes_[allocation->size].live;
+    --c.live;
     if (allocation->size > cap_ || gpu_.lost()) {
       ++stats_.evictions;
-      victims.push_back(std::move(allocation));
+      victims.push_newest(allocation.release());
+      if (c.live + c.retained == 0) classes_.erase(at);
     } else {
       stats_.retained_bytes += allocation->size;
-      ++classes_[allocation->size].retained;
-      const Key key{allocation->usage, allocation->size};
-      free_.push_front(Free{std::move(allocation), {}});
-      free_.front().by_size = by_size_.emplace(key, free_.begin());
-      victims = evict_to(cap_);
+      ++c.retained;
+      c.free.push_newest(allocation.get());
+      retained_.push_newest(allocation.release());
+      evict_to(cap_, victims);
     }
   }
-  destroy(std::move(victims));
+  destroy(victims);
 }
 
-std::vector<std::unique_ptr<Allocation>> BufferPool::evict_to(std::uint64_t cap) {
-  std::vector<std::unique_ptr<Allocation>> victims;
+void BufferPool::evict_to(std::uint64_t cap, ByAge& victims) noexcept {
   while (stats_.retained_bytes > cap) {
-    Free& oldest = free_.back();
-    stats_.retained_bytes -= oldest.allocation->size;
-    --classes_[oldest.allocation->size].retained;
+    Allocation* oldest = retained_.oldest();
+    const auto at = classes_.find(Key{oldest->usage, oldest->size});
+    victims.push_newest(take_retained(at->second, oldest).release());
     ++stats_.evictions;
-    by_size_.erase(oldest.by_size);
-    victims.push_back(std::move(oldest.allocation));
-    free_.pop_back();
+    if (at->second.live + at->second.retained == 0) classes_.erase(at);
   }
-  return victims;
 }
 
-void BufferPool::destroy(std::vector<std::unique_ptr<Allocation>> victims) noexcept {
-  for (std::unique_ptr<Allocation>& victim : victims) {
+void BufferPool::destroy(ByAge& victims) noexcept {
+  while (Allocation* victim = victims.pop_oldest()) {
     const std::uint64_t id = victim->id;
-    victim.reset();
+    delete victim;
     on_destroy_(id);
   }
 }
 
 void BufferPool::trim() noexcept {
-  std::vector<std::unique_ptr<Allocation>> victims;
+  ByAge victims;
   {
     const std::lock_guard lock(mutex_);
-    victims = evict_to(0);
+    evict_to(0, victims);
   }
-  destroy(std::move(victims));
+  destroy(victims);
 }
 
 std::vector<MemoryClass> BufferPool::classes() const {
-  std::vector<MemoryClass> out;
-  const std::lock_guard lock(mutex_);
-  for (const auto& [size, c] : classes_) {
-    if (c.live + c.retained > 0) out.push_back({size, c.live, c.retained});
+  std::map<std::uint64_t, MemoryClass> by_size;  // whatever the usage
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, c] : classes_) {
+      MemoryClass& sum = by_size[key.size];
+      sum.live += c.live;
+      sum.retained += c.retained;
+    }
   }
+  std::vector<MemoryClass> out;
+  for (const auto& [size, c] : by_size) out.push_back({size, c.live, c.retained});
   return out;
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,11 +30,16 @@ class BufferPool {
  public:
   /// `on_destroy` is told the id of each allocation whose memory goes, with no lock held.
   BufferPool(webgpu::Gpu& gpu, std::uint64_t cap_bytes, std::function<void(std::uint64_t)> on_destroy);
+  /// Frees what is retained, and tells nobody.
+  ~BufferPool();
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
 
   /// Out of memory: trims, retries once, then throws Error{out_of_memory} with bytes asked, live and retained.
   std::unique_ptr<Allocation> acquire(std::uint64_t size, std::uint32_t usage);
   /// A fresh allocation, mapped for writing; never from the pool (only new buffers can be mapped in WebGPU).
   std::unique_ptr<Allocation> acquire_mapped(std::uint64_t size, std::uint32_t usage);
+  /// Asks the host for no memory, nor does trim().
   void release(std::unique_ptr<Allocation> allocation) noexcept;
   /// Releases all that is retained.
   void trim() noexcept;
@@ -50,26 +54,28 @@ class BufferPool {
     std::uint64_t size;
     bool operator<(const Key& o) const noexcept { return usage != o.usage ? usage < o.usage : size < o.size; }
   };
-  struct Free {
-    std::unique_ptr<Allocation> allocation;
-    std::multimap<Key, std::list<Free>::iterator>::iterator by_size;
+  using ByAge = AgeList<Allocation, &Allocation::among_all>;
+  using ByClassAge = AgeList<Allocation, &Allocation::among_class>;
+  /// Allocations of one usage and size; made when the first comes to life, gone with the last.
+  struct Class {
+    std::uint64_t live = 0, retained = 0;
+    ByClassAge free;
   };
-  using FreeList = std::list<Free>;
 
   std::unique_ptr<Allocation> create(std::uint64_t size, std::uint32_t usage, bool mapped);
   std::unique_ptr<Allocation> make(std::uint64_t size, std::uint32_t usage, bool mapped);
-  std::vector<std::unique_ptr<Allocation>> evict_to(std::uint64_t cap);  // lock held
-  void destroy(std::vector<std::unique_ptr<Allocation>> victims) noexcept;
-  void count_live(std::uint64_t size);  // lock held
+  void count_live(Class& c, std::uint64_t size) noexcept;                            // lock held
+  std::unique_ptr<Allocation> take_retained(Class& c, Allocation* chosen) noexcept;  // lock held
+  void evict_to(std::uint64_t cap, ByAge& victims) noexcept;                         // lock held
+  void destroy(ByAge& victims) noexcept;
 
   webgpu::Gpu& gpu_;
   const std::uint64_t cap_;
   const std::function<void(std::uint64_t)> on_destroy_;
   mutable std::mutex mutex_;
-  FreeList free_;  // front: released last
-  std::multimap<Key, FreeList::iterator> by_size_;
+  ByAge retained_;  // owned; also in its class's list
+  std::map<Key, Class> classes_;
   PoolStats stats_;
-  std::map<std::uint64_t, MemoryClass> classes_;
 };
 
 }  // namespace weft::memory

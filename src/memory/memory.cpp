@@ -47,6 +47,7 @@ Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::ui
       owner_(mint_device_id()),
       pool_(gpu_, pool_cap, std::move(on_destroy)),
       staging_(gpu_, staging_cap),
+      reads_in_flight_(gpu_, staging_cap),
       upload_ring_(gpu_, copy_threads_) {}
 
 void Memory::check_size(std::uint64_t size) const {
@@ -58,27 +59,34 @@ void Memory::check_size(std::uint64_t size) const {
   }
 }
 
-Buffer Memory::wrap(std::unique_ptr<Allocation> allocation, std::uint64_t size) {
+Buffer Memory::make(std::uint64_t size, Usage usage, bool mapped) {
+  // All that the host may refuse comes first, or finds the state complete: then its destructor hands the memory back.
   auto state = std::make_shared<detail::BufferState>();
   state->home = weak_from_this();
-  state->allocation = std::move(allocation);
   state->size = size;
   state->owner = owner_;
   state->id = mint_buffer_id();
-  register_buffer(state->id, owner_, state);
+  const auto bits = static_cast<std::uint32_t>(usage);
+  state->allocation = mapped ? pool_.acquire_mapped(size, bits) : pool_.acquire(size, bits);
+  try {
+    register_buffer(state->id, owner_, state);
+  } catch (...) {
+    if (mapped) gpu_.unmap(state->allocation->buffer.get());  // the pool takes unmapped memory only
+    throw;
+  }
   return Buffer(std::move(state));
 }
 
 Buffer Memory::alloc(std::uint64_t size, Usage usage) {
   check_size(size);
   gpu_.check_alive("alloc");
-  return wrap(pool_.acquire(size, static_cast<std::uint32_t>(usage)), size);
+  return make(size, usage, false);
 }
 
 Buffer Memory::alloc_mapped(std::uint64_t size, Usage usage) {
   check_size(size);
   gpu_.check_alive("upload");
-  return wrap(pool_.acquire_mapped(size, static_cast<std::uint32_t>(usage)), size);
+  return make(size, usage, true);
 }
 
 const std::shared_ptr<detail::BufferState>& Memory::check_owner(const Buffer& buffer, std::string_view what) const {

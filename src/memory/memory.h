@@ -7,6 +7,7 @@
 
 #include "memory/buffer_pool.h"
 #include "memory/copy_threads.h"
+#include "memory/reads_in_flight.h"
 #include "memory/staging_pool.h"
 #include "memory/upload_ring.h"
 #include "webgpu/gpu.h"
@@ -55,12 +56,13 @@ class Memory : public std::enable_shared_from_this<Memory> {
   std::uint64_t owner() const noexcept { return owner_; }
   BufferPool& pool() noexcept { return pool_; }
   StagingPool& staging() noexcept { return staging_; }
+  ReadsInFlight& reads_in_flight() noexcept { return reads_in_flight_; }
   UploadRing& upload_ring() noexcept { return upload_ring_; }
   CopyThreads& copy_threads() noexcept { return copy_threads_; }
 
   /// `size` 0 allowed. Throws as Device::alloc says.
   Buffer alloc(std::uint64_t size, Usage usage);
-  /// A buffer whose allocation is mapped for writing; `unmap_filled` must follow.
+  /// A buffer whose allocation is mapped for writing; the caller unmaps it.
   Buffer alloc_mapped(std::uint64_t size, Usage usage);
 
   /// Throws Error{foreign_buffer} or {invalid_argument} unless `buffer` is a handle of this device; `what` names the
@@ -69,7 +71,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   std::optional<Buffer> resident(std::uint64_t id) const;
 
  private:
-  Buffer wrap(std::unique_ptr<Allocation> allocation, std::uint64_t size);
+  Buffer make(std::uint64_t size, Usage usage, bool mapped);
   void check_size(std::uint64_t size) const;
 
   const std::shared_ptr<webgpu::Gpu> gpu_owner_;
@@ -77,6 +79,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   const std::uint64_t owner_;
   BufferPool pool_;
   StagingPool staging_;
+  ReadsInFlight reads_in_flight_;
   CopyThreads copy_threads_;
   UploadRing upload_ring_;
 };

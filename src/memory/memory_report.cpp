@@ -27,6 +27,8 @@ std::string MemoryReport::to_json() const {
                               {"cap_bytes", cap_bytes},
                               {"peak_bytes", peak_bytes},
                               {"staging_bytes", staging_bytes},
+                              {"staging_cap_bytes", staging_cap_bytes},
+                              {"in_flight_bytes", in_flight_bytes},
                               {"allocations", allocations},
                               {"hits", hits},
                               {"releases", releases},
@@ -42,10 +44,12 @@ std::string MemoryReport::to_json() const {
 
 std::string MemoryReport::to_text() const {
   std::string out = fmt::format(
-      "memory: {} live, {} retained of at most {}, peak {}; staging {}\n"
+      "memory: {} live, {} retained of at most {}, peak {}\n"
+      "        staging {} of at most {} kept for reads, {} on its way\n"
       "        {} allocations, {} reused, {} handed back, {} evicted; staging {} allocations, {} reused\n",
-      human(live_bytes), human(retained_bytes), human(cap_bytes), human(peak_bytes), human(staging_bytes), allocations,
-      hits, releases, evictions, staging_allocations, staging_hits);
+      human(live_bytes), human(retained_bytes), human(cap_bytes), human(peak_bytes), human(staging_bytes),
+      human(staging_cap_bytes), human(in_flight_bytes), allocations, hits, releases, evictions, staging_allocations,
+      staging_hits);
   for (const MemoryClass& c : classes) {
     out += fmt::format("        {:>10}: {} live, {} retained\n", human(c.size), c.live, c.retained);
   }

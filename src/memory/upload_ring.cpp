@@ -7,6 +7,11 @@
 
 namespace weft::memory {
 
+void UploadRing::clear(Slot& slot) noexcept {
+  if (slot.buffer) bytes_.fetch_sub(kPiece, std::memory_order_relaxed);
+  slot = {};
+}
+
 std::span<std::byte> UploadRing::writable(Slot& slot, webgpu::Clock::time_point deadline) {
   using Status = webgpu::Gpu::MapStatus;
   if (slot.map) {
@@ -19,11 +24,12 @@ std::span<std::byte> UploadRing::writable(Slot& slot, webgpu::Clock::time_point 
       throw Error(ErrorCode::timed_out, "upload: the device did not give its staging memory back before the deadline",
                   "raise WEFT_WAIT_TIMEOUT, or split the work in front of the upload");
     }
-    if (slot.map->status.load(std::memory_order_acquire) == Status::failed) slot = {};
+    if (slot.map->status.load(std::memory_order_acquire) == Status::failed) clear(slot);
   }
   if (!slot.buffer) {
     slot.buffer = gpu_.create_buffer(
         kPiece, static_cast<std::uint32_t>(WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc), true, "weft.upload");
+    bytes_.fetch_add(kPiece, std::memory_order_relaxed);
     slot.map = nullptr;
   }
   return gpu_.mapped_range(slot.buffer.get(), kPiece, true);
@@ -45,7 +51,7 @@ void UploadRing::upload(WGPUBuffer to, std::uint64_t offset, std::span<const std
       gpu_.submit(std::move(encoder), "weft.upload");
       slot.map = gpu_.map_async(slot.buffer.get(), true, kPiece);
     } catch (...) {
-      slot = {};  // neither mapped nor on its way: a new one next time
+      clear(slot);  // neither mapped nor on its way: a new one next time
       throw;
     }
     bytes = bytes.subspan(n);
@@ -53,17 +59,10 @@ void UploadRing::upload(WGPUBuffer to, std::uint64_t offset, std::span<const std
   }
 }
 
-std::uint64_t UploadRing::bytes() const {
-  const std::lock_guard lock(mutex_);
-  std::uint64_t sum = 0;
-  for (const Slot& slot : slots_) sum += slot.buffer ? kPiece : 0;
-  return sum;
-}
-
 void UploadRing::trim() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
-  for (Slot& slot : slots_) slot = {};
+  for (Slot& slot : slots_) clear(slot);
 }
 
 }  // namespace weft::memory

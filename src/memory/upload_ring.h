@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -27,8 +28,8 @@ class UploadRing {
   /// been written.
   void upload(WGPUBuffer to, std::uint64_t offset, std::span<const std::byte> bytes,
               webgpu::Clock::time_point deadline);
-  /// Bytes of staging memory held.
-  std::uint64_t bytes() const;
+  /// Bytes of staging memory held. Does not wait for a running upload.
+  std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   /// Releases the staging buffers, unless an upload is running.
   void trim();
 
@@ -38,11 +39,13 @@ class UploadRing {
     std::shared_ptr<webgpu::Gpu::MapState> map;  ///< null: mapped since creation
   };
 
+  void clear(Slot& slot) noexcept;
   std::span<std::byte> writable(Slot& slot, webgpu::Clock::time_point deadline);
 
   webgpu::Gpu& gpu_;
   CopyThreads& threads_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
+  std::atomic<std::uint64_t> bytes_{0};
   std::array<Slot, kSlots> slots_;
   std::size_t next_ = 0;
 };

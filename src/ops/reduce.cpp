@@ -189,7 +189,8 @@ fn identity() -> Acc {{ return bitcast<{0}>(params.identity); }}
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::mean:
-      // WGSL lets a quotient be off by 2.5 ulp (17,000,000 / 17,000,000 is not 1 on an H200): one step by the remainder.
+      // WGSL lets a quotient be off by 2.5 ulp (17,000,000 / 17,000,000 is not 1 on an H200): one step by the
+      // remainder.
       return text + R"(fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
 fn mean_of(sum: f32, count: f32) -> f32 {
   let q = sum / count;
@@ -270,8 +271,8 @@ fn by_word(@builtin(global_invocation_id) id: vec3<u32>) {
 )";
   }
   const std::string_view type = wgsl_name(pass.result);
-  return output(type,
-                pass.op == ReduceOp::mean ? fmt::format("{}(mean_of(acc, params.count))", type) : fmt::format("{}(acc)", type));
+  return output(type, pass.op == ReduceOp::mean ? fmt::format("{}(mean_of(acc, params.count))", type)
+                                                : fmt::format("{}(acc)", type));
 }
 
 Kernel kernel_for(const Device& device, const Pass& pass, std::string_view entry) {

@@ -51,6 +51,7 @@ using ShaderModule = Owned<WGPUShaderModule, wgpuShaderModuleRelease>;
 using CommandBuffer = Owned<WGPUCommandBuffer, wgpuCommandBufferRelease>;
 using Encoder = Owned<WGPUCommandEncoder, wgpuCommandEncoderRelease>;
 using ComputePass = Owned<WGPUComputePassEncoder, wgpuComputePassEncoderRelease>;
+using QuerySet = Owned<WGPUQuerySet, wgpuQuerySetRelease>;
 
 inline WGPUStringView view(std::string_view text) noexcept {
   return {text.data(), text.size()};

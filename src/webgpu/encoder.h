@@ -28,6 +28,9 @@ inline void set_immediates(const ComputePass& pass, std::span<const std::byte> b
 inline void dispatch(const ComputePass& pass, std::uint32_t x, std::uint32_t y, std::uint32_t z) noexcept {
   wgpuComputePassEncoderDispatchWorkgroups(pass.get(), x, y, z);
 }
+inline void dispatch_indirect(const ComputePass& pass, WGPUBuffer args, std::uint64_t offset) noexcept {
+  wgpuComputePassEncoderDispatchWorkgroupsIndirect(pass.get(), args, offset);
+}
 inline void copy(const Encoder& encoder, WGPUBuffer from, std::uint64_t from_offset, WGPUBuffer to,
                  std::uint64_t to_offset, std::uint64_t size) noexcept {
   wgpuCommandEncoderCopyBufferToBuffer(encoder.get(), from, from_offset, to, to_offset, size);

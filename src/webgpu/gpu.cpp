@@ -149,6 +149,10 @@ void Gpu::raise(const ErrorCapture& capture, ErrorCode fallback, std::string_vie
 }
 
 BufferHandle Gpu::create_buffer(std::uint64_t size, std::uint32_t usage, bool mapped, std::string_view label) {
+  if (failures_due() > 0 && failures_due_.fetch_sub(1, std::memory_order_relaxed) > 0) {
+    throw Error(ErrorCode::out_of_memory, fmt::format("creating the buffer '{}': a test's failure", label),
+                "free buffers, call Device::trim(), or work in smaller pieces");
+  }
   const ErrorCapture capture;
   WGPUBufferDescriptor descriptor = WGPU_BUFFER_DESCRIPTOR_INIT;
   descriptor.label = view(label);
@@ -262,6 +266,17 @@ Encoder Gpu::create_encoder(std::string_view label) {
   WGPUCommandEncoderDescriptor descriptor = WGPU_COMMAND_ENCODER_DESCRIPTOR_INIT;
   descriptor.label = view(label);
   return Encoder(wgpuDeviceCreateCommandEncoder(device_, &descriptor));
+}
+
+QuerySet Gpu::create_query_set(std::uint32_t count, std::string_view label) {
+  const ErrorCapture capture;
+  WGPUQuerySetDescriptor descriptor = WGPU_QUERY_SET_DESCRIPTOR_INIT;
+  descriptor.label = view(label);
+  descriptor.type = WGPUQueryType_Timestamp;
+  descriptor.count = count;
+  QuerySet set(wgpuDeviceCreateQuerySet(device_, &descriptor));
+  raise(capture, ErrorCode::internal, "creating the query set", label);
+  return set;
 }
 
 void Gpu::submit(Encoder encoder, std::string_view label) {

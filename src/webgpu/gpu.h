@@ -67,6 +67,8 @@ class Gpu {
                            std::span<const Constant> constants, const std::string& label);
   BindGroup create_bind_group(WGPUBindGroupLayout layout, std::span<const GroupEntry> entries, std::string_view label);
   Encoder create_encoder(std::string_view label);
+  /// `count` timestamp queries, at most 4,096; needs Features::timestamps.
+  QuerySet create_query_set(std::uint32_t count, std::string_view label);
 
   // -- queue --------------------------------------------------------------------------------------------------------
   void write_buffer(WGPUBuffer buffer, std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -99,6 +101,9 @@ class Gpu {
   /// Errors that no capture took (they came on a driver's thread); empties the list.
   std::vector<std::string> take_stray_errors();
   bool has_stray_errors() const noexcept { return status_->stray.load(std::memory_order_acquire); }
+  /// For tests: the next `n` calls of create_buffer find the device out of memory.
+  void fail_creations(int n) noexcept { failures_due_.store(n, std::memory_order_relaxed); }
+  int failures_due() const noexcept { return failures_due_.load(std::memory_order_relaxed); }
 
  private:
   /// Outlives the Gpu: callbacks may come late.
@@ -125,6 +130,7 @@ class Gpu {
   WGPUDevice device_ = nullptr;
   WGPUQueue queue_ = nullptr;
   Status* status_ = nullptr;
+  std::atomic<int> failures_due_{0};
 };
 
 /// Chooses among `candidates` by what `options` wish; the best first. Throws as Device::open says.

@@ -1,4 +1,16 @@
 // What is particular to Dawn.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "webgpu/blob_cache.h"
 #include "webgpu/instance.h"
 
 namespace weft {
@@ -29,6 +41,49 @@ WGPUDawnTogglesDescriptor toggles(std::size_t enabled_count, const char* const* 
   d.disabledToggleCount = disabled_count;
   d.disabledToggles = disabled;
   return d;
+}
+
+/// What tells this build of Dawn from another: its C API has no version, so its library's size and date do.
+std::string library_identity() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&wgpuCreateInstance), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code failure;
+  const std::uintmax_t size = std::filesystem::file_size(info.dli_fname, failure);
+  const auto time = std::filesystem::last_write_time(info.dli_fname, failure).time_since_epoch().count();
+  return failure ? std::string() : fmt::format("{} bytes of {}", size, time);
+}
+
+std::string cache_identity(const AdapterInfo& adapter) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{:x}:{:x}", implementation_name(), implementation_version(),
+                     library_identity(), adapter.backend, adapter.name, adapter.driver, adapter.vendor_id,
+                     adapter.device_id);
+}
+
+/// Dawn asks for the size first and for the bytes next, and may trust the first answer: what it was told waits here,
+/// so that no other process can take the file away in between.
+thread_local std::pair<std::vector<std::byte>, std::vector<std::byte>> announced;  // key and value
+
+std::size_t load_blob(std::size_t key_size, const std::uint8_t* key_data, std::size_t value_size, std::uint8_t* value,
+                      void* cache, void*) {
+  const std::span key(reinterpret_cast<const std::byte*>(key_data), key_size);
+  auto& [known_key, known] = announced;
+  if (value == nullptr) {
+    auto found = static_cast<BlobCache*>(cache)->load(key);
+    known_key.assign(key.begin(), key.end());
+    known = found ? std::move(*found) : std::vector<std::byte>();
+    return known.size();
+  }
+  if (!std::equal(key.begin(), key.end(), known_key.begin(), known_key.end()) || known.size() > value_size) return 0;
+  if (!known.empty()) std::memcpy(value, known.data(), known.size());
+  const std::size_t size = known.size();
+  announced = {};
+  return size;
+}
+
+void store_blob(std::size_t key_size, const std::uint8_t* key, std::size_t value_size, const std::uint8_t* value,
+                void* cache, void*) {
+  static_cast<BlobCache*>(cache)->store({reinterpret_cast<const std::byte*>(key), key_size},
+                                        {reinterpret_cast<const std::byte*>(value), value_size});
 }
 
 }  // namespace
@@ -109,7 +164,21 @@ void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPUR
   static constexpr const char* kDisabled[] = {"timestamp_quantization"};  // profiles need the real clock
   WGPUDawnTogglesDescriptor t = toggles(1, kAdapterToggles, 1, kDisabled);
   descriptor.nextInChain = &t.chain;
+  WGPUDawnCacheDeviceDescriptor on_disk = WGPU_DAWN_CACHE_DEVICE_DESCRIPTOR_INIT;
+  const std::string identity = cache_identity(describe(adapter));
+  if (BlobCache* cache = BlobCache::shared(identity)) {
+    on_disk.isolationKey = view(identity);
+    on_disk.dawnLoadCacheDataCallbackInfo.callback = &load_blob;
+    on_disk.dawnLoadCacheDataCallbackInfo.userdata1 = cache;
+    on_disk.dawnStoreCacheDataCallbackInfo.callback = &store_blob;
+    on_disk.dawnStoreCacheDataCallbackInfo.userdata1 = cache;
+    t.chain.next = &on_disk.chain;
+  }
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
+}
+
+double timestamp_period(WGPUQueue) {
+  return 1.0;  // Dawn resolves ticks to nanoseconds itself
 }
 
 void poll(WGPUInstance inst, WGPUDevice) {

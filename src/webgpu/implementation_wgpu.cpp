@@ -66,6 +66,10 @@ void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPUR
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
 }
 
+double timestamp_period(WGPUQueue queue) {
+  return static_cast<double>(wgpuQueueGetTimestampPeriod(queue));
+}
+
 void poll(WGPUInstance inst, WGPUDevice device) {
   if (device != nullptr) {
     wgpuDevicePoll(device, 0, nullptr);

@@ -45,6 +45,8 @@ std::string_view subgroups_directive() noexcept;
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted);
 /// Requests the device with implementation-specific options chained in; calls back as WebGPU does.
 void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback);
+/// Nanoseconds that one tick of a resolved timestamp stands for.
+double timestamp_period(WGPUQueue queue);
 /// Lets the implementation deliver callbacks. Does not block; any thread.
 void poll(WGPUInstance instance, WGPUDevice device);
 

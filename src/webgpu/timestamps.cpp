@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "webgpu/encoder.h"
+#include "webgpu/instance.h"
 #include "weft/error.h"
 
 namespace weft::webgpu {
@@ -12,20 +13,21 @@ ComputePass Timestamps::begin_pass(const Encoder& encoder) {
   const std::size_t set = count_ / kPairsPerSet;
   const auto pair = static_cast<std::uint32_t>(count_ % kPairsPerSet);
   if (set == sets_.size()) sets_.push_back(gpu_.create_query_set(2 * kPairsPerSet, "weft.timestamps"));
-  ++count_;
   WGPUPassTimestampWrites writes = WGPU_PASS_TIMESTAMP_WRITES_INIT;
   writes.querySet = sets_[set].get();
   writes.beginningOfPassWriteIndex = 2 * pair;
   writes.endOfPassWriteIndex = 2 * pair + 1;
   WGPUComputePassDescriptor descriptor = WGPU_COMPUTE_PASS_DESCRIPTOR_INIT;
   descriptor.timestampWrites = &writes;
+  ++count_;
   return ComputePass(wgpuCommandEncoderBeginComputePass(encoder.get(), &descriptor));
 }
 
 std::vector<std::pair<double, double>> Timestamps::read(Clock::time_point deadline) {
   std::vector<std::pair<double, double>> out;
+  out.reserve(count_);
   const double period = timestamp_period(gpu_.raw_queue());
-  for (std::size_t set = 0; set < sets_.size(); ++set) {
+  for (std::size_t set = 0; set * kPairsPerSet < count_; ++set) {
     const auto pairs = static_cast<std::uint32_t>(std::min<std::size_t>(kPairsPerSet, count_ - set * kPairsPerSet));
     const std::uint64_t bytes = std::uint64_t{16} * pairs;
     const BufferHandle resolved =
@@ -43,7 +45,11 @@ std::vector<std::pair<double, double>> Timestamps::read(Clock::time_point deadli
     };
     const bool in_time = wait_until([this] { gpu_.poll(); }, settled, deadline);
     gpu_.check_alive("profile");
-    if (!in_time || map->status.load(std::memory_order_acquire) != Gpu::MapStatus::ready) {
+    if (in_time && map->status.load(std::memory_order_acquire) == Gpu::MapStatus::failed) {
+      throw Error(ErrorCode::internal, "profile: mapping the timestamps failed: " + map->message,
+                  "profile again; if it stays, report this");
+    }
+    if (!in_time) {
       throw Error(ErrorCode::timed_out, "profile: the timestamps were not there before the deadline",
                   "raise WEFT_WAIT_TIMEOUT, or profile less at once");
     }

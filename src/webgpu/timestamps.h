@@ -1,14 +1,14 @@
 // GPU timestamps around compute passes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "webgpu/gpu.h"
 
 namespace weft::webgpu {
-
-using QuerySet = Owned<WGPUQuerySet, wgpuQuerySetRelease>;
 
 /// Pairs of timestamps, one pair a pass. Grows by query sets of 4,096 (WebGPU's most). Not thread-safe: under its
 /// stream's lock. Needs Features::timestamps.
@@ -19,8 +19,10 @@ class Timestamps {
   /// Begins a pass whose begin and end are timed as pair `count() - 1`.
   ComputePass begin_pass(const Encoder& encoder);
   std::size_t count() const noexcept { return count_; }
-  /// Nanoseconds on the device's clock: begin and end of each pair. Submits, waits until `deadline`, and forgets all
-  /// pairs.
+  /// Forgets the pairs from `count` on, whose passes were never submitted: a resolve would wait for them for ever.
+  void truncate(std::size_t count) noexcept { count_ = count; }
+  /// Nanoseconds on the device's clock: begin and end of each pair, all of which must have been submitted. Submits,
+  /// waits until `deadline`, and forgets all pairs. Throws Error{timed_out}, {device_lost} or {out_of_memory}.
   std::vector<std::pair<double, double>> read(Clock::time_point deadline);
 
  private:

@@ -128,6 +128,49 @@ def test_eval_stats_go_to_stderr(box):
         assert word in result.stderr
 
 
+def spans(path):
+    """The complete events of a trace file, and the names of its tracks by (pid, tid)."""
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    complete = [e for e in events if e["ph"] == "X"]
+    assert all((e["pid"], e["tid"]) in tracks and e["dur"] >= 0 for e in complete)
+    return complete, tracks
+
+
+def test_eval_traces(box):
+    result = weft("eval", "maximum(x @ w + b, 0)", "x=x.npy", "w=w.npy", "b=b.npy", "-o", "out.npy", "--json",
+                  "--trace", "t.json", cwd=box)
+    stats = json.loads(done(result))["stats"]
+    assert result.stderr == ""
+    events, tracks = spans(box / "t.json")
+    dispatches = [e for e in events if e["cat"] == "dispatch"]
+    assert len(dispatches) == stats["dispatches"] > 0
+    assert all(e["dur"] > 0 and e["args"]["bytes"] > 0 and len(e["args"]["grid"]) == 3 for e in dispatches)
+    assert {e["cat"] for e in events} == {"dispatch", "upload", "compile", "submit", "wait", "read"}
+    assert sum(e["args"]["bytes"] for e in events if e["cat"] == "upload") == stats["bytes_uploaded"]
+    assert sorted(tracks.values())[0] == "dispatches" and "thread 1" in tracks.values()
+
+
+def test_eval_profile_goes_to_stderr(box):
+    plain = weft("eval", "x * 2", "x=x.npy", cwd=box)
+    result = weft("eval", "--profile", "x * 2", "x=x.npy", cwd=box)
+    assert done(result) == done(plain)
+    for word in ("dispatches", "kernel", "count", "total us", "mean us", "share", "GB/s", "100.0 %", "host", "submit"):
+        assert word in result.stderr
+
+
+def test_trace_takes_its_file_in_front_of_an_expression(box):
+    result = weft("eval", "--trace", "t.json", "-x", "x=v.npy", cwd=box)
+    assert done(result) == "[-0. -1. -2. -3. -4. -5.]\n"
+    assert spans(box / "t.json")[0]
+
+
+def test_trace_file_is_checked_before_any_work(box):
+    message = failed(weft("eval", "x + 1", "x=v.npy", "-o", "out.npy", "--trace", "nowhere/t.json", cwd=box))
+    assert "nowhere" in message
+    assert not (box / "out.npy").exists() and not (box / "nowhere").exists()
+
+
 def test_eval_shows_the_place(box):
     message = failed(weft("eval", "x @ w + b", "x=x.npy", "w=wbad.npy", "b=b.npy", "-o", "out.npy", cwd=box))
     assert message == ("weft: eval: shapes don't match\n"
@@ -223,6 +266,19 @@ def test_info():
     assert done(weft("--version")).startswith("weft ")
 
 
+def test_info_memory():
+    env = {"WEFT_POOL_BYTES": "3M"}
+    text = done(weft("info", "--memory", env=env))
+    assert re.search(r"^memory: 0 B live, 0 B retained of at most 3\.0 MiB, peak 0 B$", text, re.M), text
+    assert "memory:" not in done(weft("info"))
+    memory = json.loads(done(weft("info", "--memory", "--json", env=env)))["memory"]
+    assert memory["cap_bytes"] == 3 << 20 and memory["staging_cap_bytes"] >= 1 << 20
+    assert memory["live_bytes"] == memory["retained_bytes"] == memory["in_flight_bytes"] == 0
+    assert memory["classes"] == []
+    assert "memory" not in json.loads(done(weft("info", "--json")))
+    assert "WEFT_POOL_BYTES" in failed(weft("info", "--memory", "--json", env={"WEFT_POOL_BYTES": "lots"}))
+
+
 def test_help_has_examples():
     for command in (["--help"], ["eval", "--help"], ["run", "--help"], ["info", "--help"]):
         text = done(weft(*command))
@@ -262,6 +318,18 @@ def test_run_updates_an_input(kernels):
     assert done(result) == "" and "dispatches   1" in result.stderr
     assert load(kernels).tolist() == (v + 2.5 * v).tolist()
     assert load(kernels, "v.npy").tolist() == v.tolist()
+
+
+def test_run_traces_and_profiles(kernels):
+    result = weft("run", "saxpy.wgsl", "x=v.npy", "y=v.npy", "--param", "a=2.5", "--param", "n=6", "-o", "y=out.npy",
+                  "--profile", "--trace", "t.json", cwd=kernels)
+    assert done(result) == ""
+    assert "saxpy.wgsl" in result.stderr and "compile: saxpy.wgsl" in result.stderr
+    events, _ = spans(kernels / "t.json")
+    (dispatch,) = [e for e in events if e["cat"] == "dispatch"]
+    assert dispatch["name"] == "saxpy.wgsl" and dispatch["args"] == {"grid": [1, 1, 1], "bytes": 48}
+    v = load(kernels, "v.npy")
+    assert load(kernels).tolist() == (v + 2.5 * v).tolist()
 
 
 def test_run_sets_constants_and_overrides(kernels):

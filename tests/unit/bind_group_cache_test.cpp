@@ -132,11 +132,11 @@ TEST(BindGroupCache, A44_BoundedAfterManyInserts) {
 
 TEST(BindGroupCache, A48_EvictedGroupsAreReleased) {
   BindGroupCache cache(1);
-  std::weak_ptr<const webgpu::BindGroup> first = get(cache, 1, {{1, 0, 4}});
+  std::weak_ptr<const dispatch::BindGroupCache::Cached> first = get(cache, 1, {{1, 0, 4}});
   EXPECT_FALSE(first.expired());
   get(cache, 1, {{2, 0, 4}});
   EXPECT_TRUE(first.expired());
-  std::weak_ptr<const webgpu::BindGroup> second = get(cache, 1, {{2, 0, 4}});
+  std::weak_ptr<const dispatch::BindGroupCache::Cached> second = get(cache, 1, {{2, 0, 4}});
   cache.forget_allocation(2);
   EXPECT_TRUE(second.expired());
 }

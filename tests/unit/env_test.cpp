@@ -76,5 +76,16 @@ TEST(Env, BadDeviceSettingsAreRefused) {
   expect_error(error_of([] { Device::open(); }), ErrorCode::invalid_argument, {"WEFT_WAIT_TIMEOUT", "-3"});
 }
 
+// No time at all would fail every call that waits.
+TEST(Env, NoWaitTimeIsRefused) {
+  for (const char* text : {"0", "0ms", "0.0000000001"}) {
+    const Setting s("WEFT_WAIT_TIMEOUT", text);
+    expect_error(error_of([] { Device::open(); }), ErrorCode::invalid_argument, {"WEFT_WAIT_TIMEOUT"});
+  }
+  DeviceOptions options;
+  options.wait_timeout = -1ns;
+  expect_error(error_of([&] { Device::open(options); }), ErrorCode::invalid_argument, {"wait_timeout", "-1 ns"});
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -85,7 +85,7 @@ TEST(BufferPool, OtherUsageIsAnotherBuffer) {
 TEST(BufferPool, D15_BestFitBelowTwice) {
   Fixture f(64 << 20);
   auto huge = f.pool.acquire(8 << 20, kUsage);
-  auto near = f.pool.acquire(10 << 10, kUsage);
+  auto near = f.pool.acquire(12 << 10, kUsage);
   auto nearer = f.pool.acquire(9 << 10, kUsage);
   const std::uint64_t near_id = near->id, nearer_id = nearer->id;
   f.pool.release(std::move(huge));
@@ -168,6 +168,81 @@ TEST(BufferPool, A49_FailedCreationLeavesThePoolValid) {
   EXPECT_EQ(f.pool.stats().allocations, 0u);
   run_threads(2, [&](unsigned) { f.pool.release(f.pool.acquire(64, kUsage)); });
   EXPECT_EQ(f.pool.stats().live_bytes, 0u);
+}
+
+/// Makes creations fail for as long as it lives.
+struct FailCreations {
+  explicit FailCreations(int n) { gpu.fail_creations(n); }
+  ~FailCreations() { gpu.fail_creations(0); }
+  FailCreations(const FailCreations&) = delete;
+  FailCreations& operator=(const FailCreations&) = delete;
+  webgpu::Gpu& gpu = test_device().state()->gpu;
+};
+
+// Issue 4 (2): out of memory → trim → once more.
+TEST(BufferPool, OutOfMemoryTrimsAndTriesAgain) {
+  Fixture f(1 << 20);
+  auto live = f.pool.acquire(4096, kUsage);
+  f.pool.release(f.pool.acquire(8192, kUsage));
+  const FailCreations fail(1);
+  auto made = f.pool.acquire(64, kUsage);
+  EXPECT_EQ(fail.gpu.failures_due(), 0);
+  EXPECT_EQ(made->size, 64u);
+  EXPECT_EQ(f.destroyed.size(), 1u);  // trimmed
+  EXPECT_EQ(f.pool.stats().retained_bytes, 0u);
+  EXPECT_EQ(f.pool.stats().live_bytes, 4096u + 64u);
+  f.pool.release(std::move(made));
+  f.pool.release(std::move(live));
+  EXPECT_EQ(f.pool.stats().live_bytes, 0u);
+}
+
+// ... and then a typed error with what was asked for, live and retained; the pool works on.
+TEST(BufferPool, OutOfMemoryTwiceIsAnError) {
+  Fixture f(1 << 20);
+  auto live = f.pool.acquire(4096, kUsage);
+  f.pool.release(f.pool.acquire(16384, kUsage));
+  for (const bool mapped : {false, true}) {
+    const FailCreations fail(2);
+    expect_error(error_of([&] { mapped ? f.pool.acquire_mapped(5000, kUsage) : f.pool.acquire(5000, kUsage); }),
+                 ErrorCode::out_of_memory, {"5120 bytes asked for", "4096 bytes live", "0 retained"});
+    EXPECT_EQ(fail.gpu.failures_due(), 0);
+    EXPECT_EQ(f.pool.stats().live_bytes, 4096u);
+    EXPECT_EQ(f.pool.stats().allocations, 2u);
+  }
+  EXPECT_EQ(f.pool.acquire(4096, kUsage)->size, 4096u);
+  f.pool.release(std::move(live));
+}
+
+// The same through the device: the handle is not made, nothing is counted, and the next call works.
+TEST(BufferPool, OutOfMemoryReachesTheCaller) {
+  Device& device = test_device();
+  device.trim();
+  const MemoryReport before = device.memory();
+  {
+    const FailCreations fail(2);
+    expect_error(error_of([&] { device.alloc(1 << 20); }), ErrorCode::out_of_memory, {"1048576 bytes asked for"});
+  }
+  {
+    const FailCreations fail(2);
+    expect_error(error_of([&] { device.upload_with(100, [](std::span<std::byte>) { FAIL(); }); }),
+                 ErrorCode::out_of_memory);
+  }
+  EXPECT_EQ(device.memory().live_bytes, before.live_bytes);
+  const Buffer b = upload_vector<int>(device, {1, 2});
+  {
+    const FailCreations fail(1);  // of the staging buffer: made at the second attempt
+    EXPECT_EQ(read_vector<int>(device, b, 2), (std::vector<int>{1, 2}));
+    EXPECT_EQ(fail.gpu.failures_due(), 0);
+  }
+  device.trim();
+  {
+    const FailCreations fail(2);
+    int out = 7;
+    expect_error(error_of([&] { device.read(b, 0, std::as_writable_bytes(std::span(&out, 1))); }),
+                 ErrorCode::out_of_memory, {"staging"});
+    EXPECT_EQ(out, 7);
+  }
+  EXPECT_EQ(read_vector<int>(device, b, 2), (std::vector<int>{1, 2}));
 }
 
 // Case M03, on the device's own pool.

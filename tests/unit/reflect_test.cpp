@@ -205,8 +205,7 @@ TEST(ReflectBindings, AccessAndAddressSpace) {
       "@group(0) @binding(1) var<storage, read_write> c: array<f32>;\n"
       "@group(0) @binding(2) var < storage , read_write , > d : array < vec4 < f32 > > ;\n"
       "var<private> p: i32 = 3;\n"
-      "var<workgroup> w: array<vec4<bool>, 4>;\n"
-      "var<immediate> q: u32;\n" +
+      "var<workgroup> w: array<vec4<bool>, 4>;\n" +
       std::string(kMain));
   ASSERT_EQ(r.bindings.size(), 5u);
   const char* names[] = {"a", "c", "d", "u", "b"};
@@ -328,6 +327,9 @@ TEST(ReflectUse, EachEntryPointHasItsOwnSubset) {
   EXPECT_FALSE(reflect_source(kThree, "one").uses_linear_index);
   EXPECT_TRUE(reflect_source(kThree, "two").uses_linear_index);
   EXPECT_FALSE(reflect_source(kThree, "two").declares_linear_index);
+  EXPECT_TRUE(reflect_source(kThree, "one").names_params);
+  EXPECT_TRUE(reflect_source(kThree, "one").names_linear_index);
+  EXPECT_FALSE(reflect_source(std::string(kMain) + "fn f() { _ = a.params + b.linear_index; }").names_params);
   EXPECT_EQ(reflect_source(kThree, "three").entry_points, (std::vector<std::string>{"one", "two", "three", "four"}));
   EXPECT_EQ(reflect_source(kThree, "three").workgroup_size[2], 6u);
   EXPECT_EQ(reflect_source(kThree, "two").workgroup_size_text, (std::array<std::string, 3>{"2", "3", "1"}));
@@ -454,6 +456,20 @@ TEST(ReflectWorkgroupSize, CommasInTemplatesAndCalls) {
   EXPECT_EQ(r.workgroup_size[1], 3u);
 }
 
+TEST(ReflectOverrides, KeysAreNamesOrIds) {
+  const Reflection r = reflect_source(
+      "override plain: u32 = 1;\n@id(0x10) override numbered: f32;\nconst seven = 7;\n"
+      "@id(seven + 1) override sum: bool = true;\n" +
+      std::string(kMain));
+  ASSERT_EQ(r.overrides.size(), 3u);
+  const char* const expected[][2] = {{"plain", "plain"}, {"numbered", "16"}, {"sum", "8"}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(r.overrides[i].name, expected[i][0]);
+    EXPECT_EQ(r.overrides[i].key, expected[i][1]);
+  }
+  expect_failure(std::string(kMain) + "@id(-1) override a: u32;", "2:2", "@id of override 'a'");
+}
+
 TEST(ReflectFeatures, F16) {
   const auto uses = [](const std::string& body) {
     return reflect_source("@compute @workgroup_size(1) fn main() { " + body + " }").uses_f16;
@@ -503,6 +519,8 @@ TEST(ReflectErrors, Bindings) {
   expect_failure(main + "@group(0) @binding(0) var t: texture_2d<f32>;", "2:27", "'texture_2d<f32>'");
   expect_failure(main + "@group(0) @binding(0) var s: sampler;", "2:27", "only buffers");
   expect_failure(main + "@group(0) @binding(0) var<storage> x;", "2:37", "expected ':' and a type");
+  expect_failure(main + "var<immediate> q: u32;", "2:16", "'q' is in 'immediate'");
+  expect_failure(main + "struct Params { n: u32 } var<push_constant> params: Params;", "2:45", "'push_constant'");
 }
 
 TEST(ReflectErrors, Types) {

@@ -1,0 +1,48 @@
+#include "cli/trace_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "cli/arrays.h"
+#include "cli/interrupt.h"
+
+namespace weft::cli {
+
+void add_trace_options(CLI::App& command, TraceOptions& to) {
+  command.add_option("--trace", to.file,
+                     "Write what device and host did, and when, to this JSON file, for ui.perfetto.dev");
+  command.add_flag("--profile", to.table, "Say on stderr how long each kernel took on the device, and the host's part");
+}
+
+void check_trace_file(const TraceOptions& options) {
+  if (!options.file.empty()) check_output(options.file);
+}
+
+std::optional<Profiler> start_profile(const TraceOptions& options, const Device& device) {
+  std::optional<Profiler> out;
+  if (options.wanted()) out.emplace(device);
+  return out;
+}
+
+std::optional<Trace> finish_profile(std::optional<Profiler>& profiler) {
+  if (!profiler) return std::nullopt;
+  return profiler->finish();
+}
+
+void report_profile(const TraceOptions& options, const std::optional<Trace>& trace) {
+  if (!trace) return;
+  if (options.table) fmt::print(stderr, "{}", trace->table());
+  if (options.file.empty()) return;
+  std::error_code error;
+  const bool special = std::filesystem::exists(options.file, error) &&
+                       !std::filesystem::is_regular_file(options.file, error);  // a pipe, which may block
+  std::optional<HoldInterrupts> hold;
+  if (!special) hold.emplace();
+  trace->save(options.file);
+}
+
+}  // namespace weft::cli

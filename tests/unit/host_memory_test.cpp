@@ -1,0 +1,118 @@
+// A49 (b): the host is out of memory at the worst moment. This program's operator new fails on demand, on one thread.
+// What is called meanwhile stays off the implementation: not all of them outlive a failing operator new.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "dispatch/state.h"
+#include "unit/core_helpers.h"
+#include "unit/test_device.h"
+
+namespace {
+thread_local int allocations_left = -1;  ///< below 0: no limit
+}
+
+void* operator new(std::size_t size) {
+  if (allocations_left == 0) throw std::bad_alloc();
+  if (allocations_left > 0) --allocations_left;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+
+namespace weft::testing {
+namespace {
+
+/// While it lives, this thread's host allocations fail after `left` more.
+class OutOfHostMemory {
+ public:
+  explicit OutOfHostMemory(int left) { allocations_left = left; }
+  ~OutOfHostMemory() { allocations_left = -1; }
+  OutOfHostMemory(const OutOfHostMemory&) = delete;
+  OutOfHostMemory& operator=(const OutOfHostMemory&) = delete;
+};
+
+TEST(HostMemory, TheHookWorks) {
+  bool failed = false;
+  {
+    const OutOfHostMemory out(1);
+    // Called by name: a compiler may leave out a new-expression.
+    ::operator delete(::operator new(8));
+    try {
+      ::operator delete(::operator new(8));
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+  }
+  EXPECT_TRUE(failed);
+}
+
+TEST(HostMemory, A49_BuffersReturnWithoutHostMemory) {
+  Device& device = test_device();
+  device.trim();
+  const std::uint64_t live = device.memory().live_bytes;
+  std::vector<Buffer> held;
+  for (std::size_t i = 0; i < 50; ++i) held.push_back(device.alloc(1 + i * 1000));
+  {
+    const OutOfHostMemory out(0);
+    held.clear();
+  }
+  EXPECT_EQ(device.memory().live_bytes, live);
+  EXPECT_GT(device.memory().retained_bytes, 0u);
+  const std::uint64_t made = device.memory().allocations;
+  for (std::size_t i = 0; i < 50; ++i) held.push_back(device.alloc(1 + i * 1000));
+  EXPECT_EQ(device.memory().allocations, made);  // each came back from the pool
+}
+
+TEST(HostMemory, A49_StagingReturnsWithoutHostMemory) {
+  memory::StagingPool pool(test_device().state()->gpu, 1 << 20);
+  auto a = pool.acquire(100), b = pool.acquire(10'000), c = pool.acquire(100);
+  auto settled = std::make_shared<webgpu::Gpu::MapState>();
+  {
+    const OutOfHostMemory out(0);
+    pool.release(std::move(a));
+    pool.release(std::move(b));
+    pool.park(std::move(c), settled);
+  }
+  EXPECT_EQ(pool.stats().bytes, 4096u + 16384u + 4096u);
+  settled->status = webgpu::Gpu::MapStatus::failed;
+  pool.trim();
+  EXPECT_EQ(pool.stats().bytes, 0u);
+}
+
+// Whichever of a buffer's host allocations fails, nothing stays counted and the memory is back in the pool.
+TEST(HostMemory, A49_FailedHandlesAreNotCounted) {
+  Device& device = test_device();
+  device.alloc(6000);  // from here on the pool has one
+  const MemoryReport before = device.memory();
+  int failures = 0;
+  for (int left = 0;; ++left) {
+    Buffer made;
+    try {
+      const OutOfHostMemory out(left);
+      made = device.alloc(6000);
+    } catch (const std::bad_alloc&) {
+      ++failures;
+      const MemoryReport after = device.memory();
+      ASSERT_EQ(after.live_bytes, before.live_bytes);
+      ASSERT_EQ(after.retained_bytes, before.retained_bytes);
+      ASSERT_EQ(after.allocations, before.allocations);
+      ASSERT_LT(left, 100);
+      continue;
+    }
+    EXPECT_TRUE(device.resident(made.id()));
+    break;
+  }
+  EXPECT_GE(failures, 2);  // the handle's state and its place in the registry
+  EXPECT_EQ(device.memory().live_bytes, before.live_bytes);
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,401 @@
+// A user's kernel called with C++ structs, derived and indirect grids, overrides, several entry points.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "unit/core_helpers.h"
+#include "unit/test_device.h"
+#include "weft/graph.h"
+
+namespace weft::testing {
+namespace {
+
+// -- struct Params against C++ structs -----------------------------------------------------------------------------
+
+Kernel saxpy_kernel(Device& device) {
+  return device.kernel({.source = R"(
+struct Params { a: f32, n: u32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = linear_index(id);
+  if (i < params.n) { y[i] += params.a * x[i]; }
+})",
+                        .label = "saxpy"});
+}
+
+struct Saxpy {
+  float a;
+  std::uint32_t n;
+};
+
+TEST(KernelParams, TheSameStructPasses) {
+  Device& device = test_device();
+  const Kernel saxpy = saxpy_kernel(device);
+  const Buffer x = upload_vector<float>(device, {1, 2, 3}), y = upload_vector<float>(device, {10, 20, 30});
+  for (int i = 0; i < 3; ++i) saxpy(device.stream(), {{"x", x}, {"y", y}}, Saxpy{2, 3}, grid_for(3));
+  EXPECT_EQ(read_vector<float>(device, y, 3), (std::vector<float>{16, 32, 48}));
+}
+
+TEST(KernelParams, WrongMembersAreNamed) {
+  Device& device = test_device();
+  const Kernel saxpy = saxpy_kernel(device);
+  const Buffer x = upload_vector<float>(device, {1}), y = upload_vector<float>(device, {10});
+  const auto refused = [&](const auto& params, std::initializer_list<std::string_view> parts) {
+    for (int i = 0; i < 2; ++i) {  // warm as well
+      expect_error(error_of([&] { saxpy(device.stream(), {{"x", x}, {"y", y}}, params, Grid{}); }),
+                   ErrorCode::invalid_argument, parts);
+    }
+  };
+  struct Swapped {
+    std::uint32_t n;
+    float a;
+  };
+  refused(Swapped{1, 2}, {"saxpy", "member 0 of the C++ struct is uint32 at byte 0", "'a' of struct Params is f32"});
+  struct Floats {
+    float a, n;
+  };
+  refused(Floats{1, 2}, {"member 1 of the C++ struct is float at byte 4", "'n' of struct Params is u32 at byte 4"});
+  struct Signed {
+    float a;
+    std::int32_t n;
+  };
+  refused(Signed{1, 2}, {"member 1 of the C++ struct is int32 at byte 4", "'n'"});
+  struct Wide {
+    double a;
+  };
+  refused(Wide{1}, {"member 0", "8 bytes", "'a'"});
+  struct Short {
+    float a;
+  };
+  refused(Short{1}, {"the C++ struct of 4 bytes has no member at byte 4", "'n' of struct Params is u32"});
+  refused(1.0f, {"no member at byte 4", "'n'"});
+  struct Flag {
+    float a;
+    bool n;
+  };
+  refused(Flag{1, true}, {"member 1 of the C++ struct is bool at byte 4", "declare member 1 as std::uint32_t"});
+  struct Halves {
+    std::array<float16, 4> h;
+  };
+  refused(Halves{}, {"member 0 of the C++ struct is 4 x float16 at byte 0", "'a'"});
+  struct Long {
+    float a;
+    std::uint32_t n;
+    std::uint32_t more;
+  };
+  refused(Long{1, 2, 3}, {"12 bytes of parameters given", "has 8"});
+  EXPECT_EQ(read_vector<float>(device, y, 1)[0], 10.0f);
+}
+
+struct Float3 {
+  float x, y, z;
+};
+struct alignas(16) Float3Aligned {
+  float x, y, z;
+};
+/// What a mathematics library has: not to be looked into.
+class Opaque3 {
+ public:
+  Opaque3() = default;
+  explicit Opaque3(float v) : x_(v), y_(v), z_(v) {}
+
+ private:
+  float x_, y_, z_;
+};
+
+// The ways a vec3f followed by a u32, a mat2x2f and an array may come.
+TEST(KernelParams, VectorsMatricesAndArrays) {
+  Device& device = test_device();
+  const Kernel k = device.kernel({.source = R"(
+struct Params { v: vec3f, n: u32, m: mat2x2<f32>, q: vec2<i32>, t: array<vec4f, 2> }
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1) fn main() {
+  y[0] = params.v.x + params.v.y * 10 + params.v.z * 100;
+  y[1] = f32(params.n);
+  y[2] = params.m[0].x + params.m[1].y * 10;
+  y[3] = f32(params.q.x + params.q.y * 10);
+  y[4] = params.t[0].x + params.t[1].w * 10;
+})",
+                                  .label = "vectors"});
+  const Buffer y = device.alloc(20);
+  const auto expect = [&](const auto& params) {
+    k(device.stream(), {{"y", y}}, params, Grid{});
+    EXPECT_EQ(read_vector<float>(device, y, 5), (std::vector<float>{321, 4, 85, 76, 91}));
+  };
+  struct Arrays {
+    std::array<float, 3> v;
+    std::uint32_t n;
+    std::array<float, 4> m;
+    std::array<std::int32_t, 2> q;
+    std::array<float, 2> padding;
+    std::array<float, 8> t;
+  };
+  expect(Arrays{{1, 2, 3}, 4, {5, 6, 7, 8}, {6, 7}, {}, {1, 0, 0, 0, 0, 0, 0, 9}});
+  struct CArrays {
+    float v[3];
+    std::uint32_t n;
+    float m[2][2];
+    std::int32_t q[4];
+    float t[2][4];
+  };
+  expect(CArrays{{1, 2, 3}, 4, {{5, 6}, {7, 8}}, {6, 7, 0, 0}, {{1, 0, 0, 0}, {0, 0, 0, 9}}});
+  struct Structs {
+    Float3 v;
+    std::uint32_t n;
+    float m00, m01, m10, m11;
+    std::int32_t q0, q1;
+    alignas(16) float t[8];
+  };
+  expect(Structs{{1, 2, 3}, 4, 5, 6, 7, 8, 6, 7, {1, 0, 0, 0, 0, 0, 0, 9}});
+
+  struct Shifted {  // Float3Aligned is 16 bytes, so that n comes too late
+    Float3Aligned v;
+    std::uint32_t n;
+    float m[4];
+    std::int32_t q[2];
+    float t[8];
+  };
+  expect_error(error_of([&] { k(device.stream(), {{"y", y}}, Shifted{}, Grid{}); }), ErrorCode::invalid_argument,
+               {"vectors", "member 0 of the C++ struct is 3 x float", "'n' of struct Params is u32 at byte 12"});
+  struct Opaque {
+    Opaque3 v;
+    float n;
+    float m[4];
+    std::int32_t q[4];
+    float t[8];
+  };
+  expect_error(error_of([&] { k(device.stream(), {{"y", y}}, Opaque{}, Grid{}); }), ErrorCode::invalid_argument,
+               {"member 1 of the C++ struct is float at byte 12", "'n'"});
+}
+
+enum class Mode : std::uint32_t { off, on };
+struct Base {
+  float a;
+};
+struct Derived : Base {
+  std::uint32_t n;
+};
+union Either {
+  float a;
+  std::uint32_t n;
+};
+struct WithUnion {
+  Either either;
+  std::uint32_t n;
+};
+struct Bits {
+  std::uint32_t low : 16;
+  std::uint32_t high : 16;
+  std::uint32_t n;
+};
+struct Seventeen {
+  float a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q;
+};
+struct Sixteen {
+  float a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p;
+};
+struct Enumerated {
+  Mode mode;
+  float16 h[2];
+};
+
+// What can't be looked into is not known; what can is exact.
+TEST(KernelParams, WhatIsKnownOfAType) {
+  EXPECT_FALSE(param_struct(Derived{}).known);
+  EXPECT_FALSE(param_struct(WithUnion{}).known);
+  EXPECT_FALSE(param_struct(Bits{}).known);
+  EXPECT_FALSE(param_struct(Seventeen{}).known);
+  EXPECT_FALSE(param_struct(Opaque3(1)).known);
+  EXPECT_EQ(param_struct(Sixteen{}).count, 16u);
+  EXPECT_EQ(param_struct(Sixteen{}).members[15].offset, 60u);
+  const ParamStruct& e = param_struct(Enumerated{});
+  ASSERT_EQ(e.count, 2u);
+  EXPECT_EQ(e.members[0].scalar, ParamScalar::uint);
+  EXPECT_EQ(e.members[1].scalar, ParamScalar::half);
+  EXPECT_EQ(e.members[1].count, 2u);
+  EXPECT_EQ(param_struct(Float3Aligned{}).count, 3u);
+  EXPECT_EQ(&param_struct(Saxpy{1, 2}), &param_struct(Saxpy{3, 4}));
+}
+
+// Of those the size still counts, and a right one works.
+TEST(KernelParams, UnknownTypesPassBySize) {
+  Device& device = test_device();
+  const Kernel saxpy = saxpy_kernel(device);
+  const Buffer x = upload_vector<float>(device, {1}), y = upload_vector<float>(device, {10});
+  Derived d;
+  d.a = 3;
+  d.n = 1;
+  saxpy(device.stream(), {{"x", x}, {"y", y}}, d, Grid{});
+  EXPECT_EQ(read_vector<float>(device, y, 1)[0], 13.0f);
+  expect_error(error_of([&] { saxpy(device.stream(), {{"x", x}, {"y", y}}, Seventeen{}, Grid{}); }),
+               ErrorCode::invalid_argument, {"68 bytes of parameters"});
+}
+
+// -- grids ---------------------------------------------------------------------------------------------------------
+
+TEST(KernelGrid, AutoCountsTheOutput) {
+  Device& device = test_device();
+  const Kernel neg = neg_kernel(device);
+  const std::vector<float> values(1000, 2.0f);
+  const Buffer x = upload_vector(device, values), y = device.zeros_bytes(4000);
+  neg(device.stream(), {{"y", y}, {"x", x}}, kAutoGrid);
+  EXPECT_EQ(read_vector<float>(device, y, 1000), std::vector<float>(1000, -2.0f));
+  const Buffer z = device.zeros_bytes(4000);
+  neg(device.stream(), {{"x", x}, {"y", BindingRange(z, 256, 1024)}}, kAutoGrid);  // 256 elements: four groups
+  const auto got = read_vector<float>(device, z, 1000);
+  EXPECT_EQ(got[63], 0.0f);
+  EXPECT_EQ(got[64], -2.0f);
+  EXPECT_EQ(got[319], -2.0f);
+  EXPECT_EQ(got[320], 0.0f);
+  expect_error(error_of([&] { neg(device.stream(), {{"x", x}, {"y", Buffer()}}, kAutoGrid); }),
+               ErrorCode::invalid_argument, {"'y'", "empty"});
+  const Kernel fixed = device.kernel({.source = "@group(0) @binding(0) var<storage, read_write> o: array<u32, 4>;\n"
+                                                "@compute @workgroup_size(4) fn main() { o[0] = 1u; }",
+                                      .label = "fixed"});
+  expect_error(error_of([&] { fixed(device.stream(), {{"o", y}}, kAutoGrid); }), ErrorCode::invalid_argument,
+               {"fixed", "no runtime-sized array", "o"});
+}
+
+constexpr Usage kIndirect = kDefaultUsage | Usage::indirect;
+
+/// out[group.x] += 1 for each group.
+Kernel count_groups(Device& device) {
+  return device.kernel({.source = R"(
+struct Params { step: u32 }
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(1) fn main(@builtin(workgroup_id) g: vec3u) { out[g.x + 10 * g.y] += params.step; })",
+                        .label = "count groups"});
+}
+
+// The grid is read when the dispatch runs: an earlier dispatch of the same batch writes it.
+TEST(KernelIndirect, TheGridComesFromTheDevice) {
+  Device& device = test_device();
+  const Kernel write = device.kernel({.source = R"(
+@group(0) @binding(0) var<storage, read_write> args: array<u32>;
+@compute @workgroup_size(1) fn main() { args[1] = 3u; args[2] = 2u; args[3] = 1u; })",
+                                      .label = "write grid"});
+  const Kernel count = count_groups(device);
+  const Buffer args = device.zeros_bytes(16, kIndirect), out = device.zeros_bytes(80);
+  write(device.stream(), {{"args", args}}, Grid{});
+  count.dispatch_indirect(device.stream(), {{"out", out}}, 5u, args, 4);
+  EXPECT_EQ(device.stream().pending(), 2u);  // one batch: nothing came back to the host in between
+  std::vector<std::uint32_t> expected(20, 0);
+  for (std::size_t i : {0, 1, 2, 10, 11, 12}) expected[i] = 5;
+  EXPECT_EQ(read_vector<std::uint32_t>(device, out, 20), expected);
+  // By order, on another stream, with a grid of nothing, and after a write from the host.
+  const Stream other = device.make_stream();
+  const BindingRange in_order[] = {out};
+  const std::uint32_t step = 1;
+  device.write(args, 0, bytes_of(std::vector<std::uint32_t>{0, 1, 1}));
+  count.dispatch_indirect(other, in_order, std::as_bytes(std::span(&step, 1)), args);
+  device.write(args, 0, bytes_of(std::vector<std::uint32_t>{1, 1, 1}));
+  count.dispatch_indirect(other, in_order, std::as_bytes(std::span(&step, 1)), args);
+  expected[0] = 6;
+  EXPECT_EQ(read_vector<std::uint32_t>(device, out, 20), expected);
+}
+
+TEST(KernelIndirect, BadGridsAreRefused) {
+  Device& device = test_device();
+  const Kernel count = count_groups(device);
+  const Buffer args = device.zeros_bytes(16, kIndirect), out = device.zeros_bytes(80), plain = device.zeros_bytes(16);
+  const auto refused = [&](const Buffer& from, std::size_t offset, ErrorCode code,
+                           std::initializer_list<std::string_view> parts) {
+    expect_error(error_of([&] { count.dispatch_indirect(device.stream(), {{"out", out}}, 1u, from, offset); }), code,
+                 parts);
+  };
+  refused(plain, 0, ErrorCode::invalid_argument, {"count groups", "without indirect"});
+  refused(args, 2, ErrorCode::invalid_argument, {"offset 2", "multiple of 4"});
+  refused(args, 8, ErrorCode::out_of_range, {"12 bytes from 8", "16"});
+  refused(args, SIZE_MAX - 3, ErrorCode::out_of_range, {"which has 16"});
+  refused(Buffer(), 0, ErrorCode::invalid_argument, {"empty"});
+  expect_error(error_of([&] { count.dispatch_indirect(device.stream(), {{"out", args}}, 1u, args, 0); }),
+               ErrorCode::invalid_argument, {"'out'", "written"});
+  expect_error(error_of([&] { count.dispatch_indirect(device.stream(), {{"out", out}}, 1.0f, args, 0); }),
+               ErrorCode::invalid_argument, {"float", "'step'"});
+  expect_error(error_of([&] {
+                 device.capture([&](const Stream& s) { count.dispatch_indirect(s, {{"out", out}}, 1u, args, 0); });
+               }),
+               ErrorCode::unsupported, {"count groups", "graph"});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, out, 20), std::vector<std::uint32_t>(20, 0));
+}
+
+// -- sources -------------------------------------------------------------------------------------------------------
+
+TEST(KernelOverrides, ByNameAndById) {
+  Device& device = test_device();
+  const std::string source =
+      "@id(7) override scale: u32 = 2;\noverride shift: u32 = 1;\n"
+      "@group(0) @binding(0) var<storage, read_write> o: array<u32>;\n"
+      "@compute @workgroup_size(1) fn main() { o[0] = scale * 10u + shift; }";
+  const Buffer o = device.alloc(4);
+  const auto result = [&](std::vector<OverrideValue> values) {
+    device.kernel({.source = source, .label = "overrides", .overrides = std::move(values)})(device.stream(), {{"o", o}},
+                                                                                            Grid{});
+    return read_vector<std::uint32_t>(device, o, 1)[0];
+  };
+  EXPECT_EQ(result({}), 21u);
+  EXPECT_EQ(result({{"scale", 4}}), 41u);
+  EXPECT_EQ(result({{"7", 5}}), 51u);
+  EXPECT_EQ(result({{"shift", 9}, {"scale", 6}}), 69u);
+  expect_error(error_of([&] { result({{"scales", 1}}); }), ErrorCode::invalid_argument,
+               {"overrides", "'scales'", "scale, shift"});
+  expect_error(error_of([&] { result({{"7", 1}, {"scale", 2}}); }), ErrorCode::invalid_argument, {"'scale'", "twice"});
+}
+
+// What only another entry point uses must be there too, or the module does not compile.
+TEST(KernelSources, SeveralEntryPoints) {
+  Device& device = test_device();
+  const std::string source = R"(
+struct Params { n: u32 }
+@group(0) @binding(0) var<storage, read_write> o: array<u32>;
+@compute @workgroup_size(1) fn plain() { o[0] = 7u; }
+@compute @workgroup_size(64) fn indexed(@builtin(global_invocation_id) id: vec3u) {
+  let i = linear_index(id);
+  if (i < params.n) { o[i] = i; }
+})";
+  const Buffer o = device.zeros_bytes(12);
+  device.kernel({.source = source, .entry_point = "plain", .label = "two"})(device.stream(), {{"o", o}}, 0u, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 3), (std::vector<std::uint32_t>{7, 0, 0}));
+  device.kernel({.source = source, .entry_point = "indexed", .label = "two"})(device.stream(), {{"o", o}}, 3u,
+                                                                              kAutoGrid);
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 3), (std::vector<std::uint32_t>{0, 1, 2}));
+  expect_error(error_of([&] { device.kernel({.source = source, .label = "two"}); }), ErrorCode::compile_error,
+               {"two", "no @compute function 'main'", "'plain', 'indexed'"});
+}
+
+TEST(KernelSources, OwnImmediatesAreRefused) {
+  Device& device = test_device();
+  expect_error(error_of([&] {
+                 device.kernel({.source = "struct Params { n: u32 }\nvar<immediate> params: Params;\n"
+                                          "@group(0) @binding(0) var<storage, read_write> o: array<u32>;\n"
+                                          "@compute @workgroup_size(1) fn main() { o[0] = params.n; }",
+                                .label = "own"});
+               }),
+               ErrorCode::compile_error, {"own", "2:16", "'params'", "'immediate'", "struct Params"});
+}
+
+TEST(KernelSources, FilesThatCannotBeRead) {
+  Device& device = test_device();
+  const std::filesystem::path folder = ::testing::TempDir();
+  expect_error(error_of([&] { device.kernel({.source = {}, .file = folder / "weft_no_such.wgsl"}); }),
+               ErrorCode::io_error, {"weft_no_such.wgsl", "No such file"});
+  expect_error(error_of([&] { device.kernel({.source = {}, .file = folder}); }), ErrorCode::io_error,
+               {folder.string(), "directory"});
+  const std::filesystem::path empty = folder / "weft_empty.wgsl";
+  std::ofstream(empty).flush();
+  expect_error(error_of([&] { device.kernel({.source = {}, .file = empty}); }), ErrorCode::io_error,
+               {"weft_empty.wgsl", "empty"});
+  const std::filesystem::path broken = folder / "weft_broken.wgsl";
+  std::ofstream(broken) << "@compute @workgroup_size(1) fn main() {\n  let a = nothing;\n}";
+  expect_error(error_of([&] { device.kernel({.source = {}, .file = broken}); }), ErrorCode::compile_error,
+               {broken.string() + ":2:"});
+  std::filesystem::remove(empty);
+  std::filesystem::remove(broken);
+}
+
+}  // namespace
+}  // namespace weft::testing
