@@ -8,6 +8,7 @@ Figures are medians over repetitions that were run in random order beside their 
 
 import json
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -27,7 +28,7 @@ def join(out, inputs):
         for row in data["benchmarks"]:
             if row.get("aggregate_name") not in ("median", "stddev"):
                 continue
-            name = row["run_name"].removesuffix("/real_time")
+            name = re.sub(r"/(real_time|manual_time|iterations:\d+)", "", row["run_name"])
             scale = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}[row["time_unit"]]
             entry = merged["rows"].setdefault(name, {})
             if row["aggregate_name"] == "stddev":
@@ -73,7 +74,7 @@ def transfers(rows):
 
 def bandwidth(rows):
     names = ["copy", "add", "exp_op", "sum_op", "sum_columns", "softmax_rows", "layer_norm_rows"]
-    sizes = sorted({int(n.split("/")[1]) for n in rows if n.split("/")[0] in names})
+    sizes = sorted({int(n.split("/")[1]) for n in rows if "/" in n and n.split("/")[0] in names})
     out = []
     for name in names:
         line = [name]
@@ -95,8 +96,21 @@ def flops(rows):
 
 
 def dispatch(rows):
-    out = [[n, f"{r['us']:.2f}"] for n, r in rows.items() if "dispatch" in n or n.startswith(("record", "complete"))]
-    return table(["dispatch", "µs"], out)
+    """Microseconds a dispatch: recorded and submitted (CPU time of the thread), and to completion (wall time)."""
+    out = []
+    for batch in (1, 16, 64, 256, 1000):
+        for params in ("same", "vary"):
+            line = [str(batch), params]
+            for phase in ("submit", "complete"):
+                found = {way: rows.get(f"{way}/{params}_{phase}/{batch}") for way in ("raw", "stream", "graph")}
+                if not all(found.values()):
+                    break
+                each = {way: row["us"] / batch for way, row in found.items()}
+                line += [f"{each['raw']:.2f}"] + [f"{each[w]:.2f} ({each[w] / each['raw']:.2f})" for w in ("stream", "graph")]
+            if len(line) == 8:
+                out.append(line)
+    return table(["batch", "parameters", "to submit: raw, µs", "stream (of raw)", "graph (of raw)",
+                  "to completion: raw, µs", "stream (of raw)", "graph (of raw)"], out)
 
 
 def pool(rows):

@@ -67,7 +67,8 @@ void StagingPool::release(std::unique_ptr<Staging> staging) noexcept {
   List victims;
   {
     const std::lock_guard lock(mutex_);
-    if (staging->size > cap_ || gpu_.lost()) {
+    // One large view must not push out the pieces that all large reads share.
+    if (staging->size > cap_ / 4 || gpu_.lost()) {
       stats_.bytes -= staging->size;
       victims.push_newest(staging.release());
     } else {

@@ -193,7 +193,8 @@ fn identity() -> Acc {{ return bitcast<{0}>(params.identity); }}
       // remainder.
       return text + R"(fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
 fn mean_of(sum: f32, count: f32) -> f32 {
-  let q = sum / count;
+  // The identity is 0, which the compiler can't know: it would take the step for the zero that it is on paper.
+  let q = bitcast<f32>(bitcast<u32>(sum / count) ^ params.identity);
   let nearer = q + fma(-q, count, sum) / count;
   return select(q, nearer, (bitcast<u32>(nearer) & 0x7fffffffu) < 0x7f800000u);
 }
