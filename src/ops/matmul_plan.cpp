@@ -17,6 +17,8 @@ constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the t
 // Below so many workgroups a long inner axis is cut, into parts no shorter than these.
 constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
+// Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
+constexpr std::uint64_t kCpuLongestPart = 32768;
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
@@ -78,6 +80,9 @@ MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem&
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < fill && p.k >= 2 * least_part) {
     plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
+  }
+  if (!gpu && p.k > kCpuLongestPart) {
+    plan.splits = std::max(plan.splits, static_cast<std::uint32_t>(ceil_div(p.k, kCpuLongestPart)));
   }
   return plan;
 }

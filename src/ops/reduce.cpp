@@ -33,9 +33,10 @@ constexpr std::uint64_t kGpuThreadPiece = 64;   ///< ... that a thread is given
 // CPU adapters: enough threads for the lanes of many cores, each with a run worth starting.
 constexpr std::uint64_t kCpuThreads = 1024;
 constexpr std::uint64_t kCpuPiece = 1024;
-constexpr std::uint64_t kCpuBlock = 128;    ///< rows that all columns walk together, while they are in the cache
-constexpr std::uint64_t kCpuLanes = 8;      ///< of a vector: more would walk the same memory again and again
-constexpr std::uint64_t kMaxSplits = 4096;  ///< so that a second pass is the last one
+constexpr std::uint64_t kCpuBlock = 128;       ///< rows that all columns walk together, while they are in the cache
+constexpr std::uint64_t kCpuLanes = 8;         ///< of a vector: more would walk the same memory again and again
+constexpr std::uint64_t kMaxSplits = 4096;     ///< so that a second pass is the last one
+constexpr std::uint64_t kLongestWalk = 12288;  ///< elements that one thread walks
 
 struct Params {
   std::uint32_t offset, outputs, reduced;
@@ -336,6 +337,9 @@ Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
     wanted = std::min(ceil_div(threads, outputs), length / piece);
   }
   wanted = std::min(wanted, kMaxSplits);
+  // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all; by_word walks four
+  // outputs.
+  if (length > kLongestWalk) wanted = std::max({wanted, ceil_div(length, kLongestWalk), std::uint64_t{2}});
   if (wanted < 2) return split;
   // Lanes take turns where that makes neighbouring threads read neighbouring elements.
   const std::uint64_t lanes = cpu ? kCpuLanes : kThreads;

@@ -21,13 +21,14 @@ std::atomic<KernelClass> forced{KernelClass::automatic};
 constexpr std::uint64_t kMaxIndex = 0x7fffffff;
 
 // Of the row ops' kernels.
-constexpr std::uint32_t kMaxGroup = 256;      ///< threads of a workgroup that holds a row
-constexpr std::uint32_t kMaxHeld = 8;         ///< units (elements, or quads of them) that a thread of it holds
-constexpr std::uint64_t kThreadRow = 32;      ///< on GPUs, rows up to this long get a thread each
-constexpr std::uint64_t kCpuRows = 64;        ///< on CPU adapters, from this many rows on each gets a thread
-constexpr std::uint64_t kCpuPiece = 1024;     ///< the shortest piece of a row there
-constexpr std::uint64_t kGpuThreads = 16384;  ///< that keep a GPU busy
-constexpr std::uint64_t kGpuPiece = 64;       ///< the shortest piece of a column there
+constexpr std::uint32_t kMaxGroup = 256;       ///< threads of a workgroup that holds a row
+constexpr std::uint32_t kMaxHeld = 8;          ///< units (elements, or quads of them) that a thread of it holds
+constexpr std::uint64_t kThreadRow = 32;       ///< on GPUs, rows up to this long get a thread each
+constexpr std::uint64_t kCpuRows = 64;         ///< on CPU adapters, from this many rows on each gets a thread
+constexpr std::uint64_t kLongestWalk = 16384;  ///< turns of one loop over a piece
+constexpr std::uint64_t kCpuPiece = 1024;      ///< the shortest piece of a row there
+constexpr std::uint64_t kGpuThreads = 16384;   ///< that keep a GPU busy
+constexpr std::uint64_t kGpuPiece = 64;        ///< the shortest piece of a column there
 
 struct Params {
   std::uint32_t offset, rows, length, kept_inner, kept_stride0, kept_stride1, stride;
@@ -75,13 +76,21 @@ RowPlan plan_rows(bool cpu, const AxisPair& kept, const AxisPair& row, bool quad
     plan.splits = ceil_div(length, plan.chunk);
     if (plan.splits == 1) plan.chunk = length;
   };
+  // A thread walks its piece up to three times, and Mesa 22's lavapipe ends all loops of an invocation, silently, after
+  // 65,535 turns in all.
+  const std::uint64_t walk = kLongestWalk * (quads ? 4 : 1);
+  const auto bound_walk = [&] {
+    if (plan.chunk > walk) split(ceil_div(length, walk), 4);
+  };
   if (cpu) {
     if (rows < kCpuRows) split(ceil_div(2 * kCpuRows, rows), kCpuPiece);
+    bound_walk();
     return plan;
   }
   if (length <= kThreadRow) return plan;
   if (plan.by_column) {
     if (rows < kGpuThreads) split(ceil_div(kGpuThreads, rows), kGpuPiece);
+    bound_walk();
     return plan;
   }
   plan.hold = true;

@@ -203,6 +203,29 @@ def test_long_sums(server):  # N22, both layouts
     assert server.eval("mean(x)", x=np.ones(17000000, np.float32))[0] == 1
 
 
+# Mesa 22's lavapipe ends all loops of an invocation, with no word, after 65,535 turns in all: no kernel may walk so far.
+LONG_AXES = {
+    "sum(softmax(ones((300, 100000)), axis=1))": 300,
+    "sum(softmax(ones((1000000, 2)), axis=0))": 2,
+    "sum(exp(log_softmax(ones((100000, 70)), axis=0)))": 70,
+    "max(layernorm(ones((300, 1)) + arange(100000) % 2))": 0.5 / np.sqrt(0.25 + 1e-5),
+    "max(abs(sum(ones((300, 100000)), 1) - 100000))": 0,
+    "max(abs(sum(ones((100000, 300)), 0) - 100000))": 0,
+    "sum(any(arange(30000000).reshape(300, 100000) == 29999999, 1))": 1,
+    "sum(all(arange(30000000).reshape(100000, 300) >= 0, 0))": 300,
+    "sum(argmax(arange(30000000).reshape(300, 100000), 1) == 99999)": 300,
+    "max(abs(ones((64, 99999)) @ ones((99999, 64)) - 99999))": 0,
+    "max(abs(ones((99999, 64)).T @ ones((99999, 3)) - 99999))": 0,
+    "max(abs(ones((3, 99999)) @ ones((99999, 300)) - 99999))": 0,
+    "max(abs(ones((300, 200000)) @ ones((200000,)) - 200000))": 0,
+}
+
+
+@pytest.mark.parametrize("expression", LONG_AXES)
+def test_long_axes(server, expression):
+    np.testing.assert_allclose(server.eval(expression)[0], LONG_AXES[expression], rtol=1e-4)
+
+
 @pytest.mark.parametrize("start", [0, 1, 3, 63, 64, 65, 129, 900])
 def test_views_at_any_offset(server, start):  # M11
     x = np.arange(1000, dtype=np.float32)
