@@ -46,12 +46,18 @@ constexpr std::uint64_t kStagingCap = std::uint64_t{256} << 20;
 struct OwnedStream {
   std::shared_ptr<detail::DeviceState> device;
   std::shared_ptr<detail::StreamState> stream;
+  explicit OwnedStream(const std::shared_ptr<detail::DeviceState>& d) : device(d), stream(d->make_stream()) {}
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
   ~OwnedStream() {
     try {
       dispatch::submit(*stream);
     } catch (const std::exception&) {
       // Whoever reads what this batch was to write finds the device lost; a destructor can't tell more.
     }
+    // Under the lock, so that what the stream did last happened before whoever finds it gone.
+    const std::lock_guard lock(device->streams_mutex);
+    device->streams.erase(stream->slot);
   }
 };
 
@@ -163,7 +169,7 @@ std::vector<PendingKernel> Device::prepare(std::span<const KernelOptions> option
 }
 
 Stream Device::make_stream() {
-  auto owned = std::make_shared<OwnedStream>(OwnedStream{state_, state_->make_stream()});
+  auto owned = std::make_shared<OwnedStream>(state_);
   return Stream(std::shared_ptr<detail::StreamState>(owned, owned->stream.get()));
 }
 
