@@ -154,7 +154,8 @@ class Device {
   const Limits& limits() const noexcept;
   const Features& features() const noexcept;
   bool lost() const noexcept;
-  /// Ends the device now: everything that waits on it fails with Error{device_lost}; handles stay safe to drop.
+  /// Ends the device now: everything that waits on it, and every later call, fails with Error{device_lost}; handles
+  /// stay safe to drop, and the memory goes with the last of them.
   void destroy();
 
   // -- memory ---------------------------------------------------------------------------------------------------

@@ -339,8 +339,9 @@ void Gpu::poll() {
 }
 
 void Gpu::destroy() {
+  // WebGPU's own destroy waits for ~Gpu: other threads may be reading mapped memory, which it would take from under
+  // them (wgpu-native aborts the process on a mapped range of a destroyed buffer).
   on_lost(nullptr, WGPUDeviceLostReason_Destroyed, WGPU_STRING_VIEW_INIT, status_, nullptr);
-  wgpuDeviceDestroy(device_);
 }
 
 std::vector<std::string> Gpu::take_stray_errors() {

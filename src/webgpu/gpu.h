@@ -96,7 +96,7 @@ class Gpu {
   bool lost() const noexcept { return status_->lost.load(std::memory_order_acquire); }
   /// Throws Error{device_lost} with the reason when the device is gone; `what` names the call.
   void check_alive(std::string_view what) const;
-  /// Ends the device now.
+  /// From now on the device counts as lost. Its objects live on until this object goes.
   void destroy();
   /// Errors that no capture took (they came on a driver's thread); empties the list.
   std::vector<std::string> take_stray_errors();
