@@ -224,6 +224,34 @@ inline Tensor min(const Tensor& x, const ReduceOptions& o = {}) {
   return reduce(ReduceOp::min, x, o);
 }
 
+struct VarOptions {
+  std::optional<std::vector<std::int64_t>> axes;
+  bool keepdims = false;
+  std::int64_t ddof = 0;  ///< the divisor is count - ddof; none left gives NaN, as in numpy
+};
+/// Mean squared distance to the mean, and its root; in f32, by two passes (no difference of large squares). f16 stays,
+/// else f32.
+Tensor var(const Tensor& x, const VarOptions& options = {});
+Tensor std(const Tensor& x, const VarOptions& options = {});
+/// (sum of |x|^ord)^(1/ord); ord 1, 2, infinity (the largest), -infinity (the smallest) or 0 (how many are not 0).
+/// numpy.linalg.vector_norm. f16 stays, else f32.
+Tensor norm(const Tensor& x, double ord = 2, const ReduceOptions& options = {});
+/// log(sum(exp(x))), the maximum taken out first; of no elements or -inf only: -inf. f16 stays, else f32.
+Tensor logsumexp(const Tensor& x, const ReduceOptions& options = {});
+
+enum class ScanOp : std::uint8_t { sum, prod, max, min };
+struct ScanOptions {
+  std::int64_t axis = -1;
+  bool exclusive = false;  ///< element i takes in those before it only; the first is the op's identity
+  bool reverse = false;    ///< from the end
+};
+/// Running sum (product, ...) along an axis of any length: numpy.cumulative_sum. dtypes as in reduce; f32 by blocks, so
+/// the error grows with the logarithm of the length; max and min keep NaN.
+Tensor scan(ScanOp op, const Tensor& x, const ScanOptions& options = {});
+inline Tensor cumsum(const Tensor& x, const ScanOptions& o = {}) {
+  return scan(ScanOp::sum, x, o);
+}
+
 // -- rows
 // -------------------------------------------------------------------------------------------------------------------
 
@@ -247,11 +275,40 @@ Tensor layer_norm(const Tensor& x, const LayerNormOptions& options = {});
 // -- products
 // -----------------------------------------------------------------------------------------------------------------
 
+/// What a product's kernel applies to each finished sum before it is stored; as the unary ops of these names.
+enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
+
 struct MatmulOptions {
   Tensor bias;  ///< broadcasts over the result; added in the same kernel; empty for none
+  Activation activation = Activation::none;
+  Tensor residual;             ///< broadcasts over the result; added after the activation; empty for none
+  std::optional<DType> dtype;  ///< of the result: f32 for f16 operands keeps the f32 sums; none: the operands' dtype
 };
-/// numpy.matmul: 1-D operands act as a row or column, leading axes broadcast. f16 adds up in f32. Integers are exact
-/// (wrapping). An inner length of 0 gives zeros.
+/// activation(a @ b + bias) + residual, in one kernel. numpy.matmul: 1-D operands act as a row or column, leading axes
+/// broadcast. f16 adds up in f32. Integers are exact (wrapping). An inner length of 0 gives zeros.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+
+struct GemmOptions {
+  double alpha = 1, beta = 0;
+  bool transpose_a = false, transpose_b = false;  ///< of the last two axes
+  Tensor bias;                                    ///< as in MatmulOptions
+  Activation activation = Activation::none;
+  Tensor residual;
+};
+/// BLAS's gemm into c, over the last two axes: c = activation(alpha op(a) @ op(b) + beta c + bias) + residual. All have
+/// at least 2 axes; leading axes (batch) of a and b broadcast to those of c, of any count (past 65,535 too). Leading
+/// dimensions and batch strides are the strides of the views given: only elements that c shows change, and c shows none
+/// twice. c's dtype is that of the operands, or f32 for f16 operands.
+/// beta = 0 never reads c (NaN there is gone); an inner length of 0 scales c. c's buffer is neither a's nor b's, else
+/// Error{invalid_argument} that names both.
+void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOptions& options = {});
+
+/// a @ b of 8-bit integers with exact 32-bit sums (wrapping). a is [..., m, k / 4] and b is [..., n, k / 4] (b's rows
+/// are the columns of the product), u32 words of four packed values, the first in the low byte; each side is signed or
+/// not. Gives [..., m, n] in i32. k is a multiple of 4: pad with zeros.
+struct Int8MatmulOptions {
+  bool a_signed = true, b_signed = true;
+};
+Tensor matmul_int8(const Tensor& a, const Tensor& b, const Int8MatmulOptions& options = {});
 
 }  // namespace weft
