@@ -18,7 +18,7 @@ namespace weft {
 
 struct RmsNormOptions {
   std::int64_t axis = -1;  ///< normalises over this axis and all behind it
-  Tensor weight;           ///< broadcasts to the normalised axes; empty for none
+  Tensor weight{};         ///< broadcasts to the normalised axes; empty for none
   double eps = 1e-5;
 };
 /// x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019).
@@ -26,7 +26,7 @@ Tensor rms_norm(const Tensor& x, const RmsNormOptions& options = {});
 
 struct GroupNormOptions {
   std::int64_t groups = 1;  ///< divides the channels
-  Tensor weight, bias;      ///< [channels], or empty
+  Tensor weight{}, bias{};  ///< [channels], or empty
   double eps = 1e-5;
 };
 /// x [batch, channels, ...], each group of channels of an item with mean 0 and variance 1, then weight and bias by
@@ -34,8 +34,8 @@ struct GroupNormOptions {
 Tensor group_norm(const Tensor& x, const GroupNormOptions& options = {});
 
 struct BatchNormOptions {
-  Tensor weight, bias;    ///< [channels], or empty
-  std::int64_t axis = 1;  ///< of the channels
+  Tensor weight{}, bias{};  ///< [channels], or empty
+  std::int64_t axis = 1;    ///< of the channels
   double eps = 1e-5;
 };
 /// Inference: (x - mean) / sqrt(variance + eps) * weight + bias by channel; mean and variance are [channels].
@@ -52,17 +52,17 @@ enum class Layout : std::uint8_t {
 /// Windows over 1 or 2 spatial axes: one number for each, or none for the default. A window's element e of output o
 /// reads input o * stride + e * dilation - pad_before; outside the input stand zeros.
 struct SlidingWindow {
-  std::vector<std::int64_t> stride;      ///< 1
-  std::vector<std::int64_t> pad_before;  ///< 0
-  std::vector<std::int64_t> pad_after;   ///< 0
-  std::vector<std::int64_t> dilation;    ///< 1
+  std::vector<std::int64_t> stride{};      ///< 1
+  std::vector<std::int64_t> pad_before{};  ///< 0
+  std::vector<std::int64_t> pad_after{};   ///< 0
+  std::vector<std::int64_t> dilation{};    ///< 1
 };
 
 struct ConvOptions {
-  SlidingWindow window;
+  SlidingWindow window{};
   std::int64_t groups = 1;
   Layout layout = Layout::channels_first;  ///< of input and output; the filter keeps its form
-  Tensor bias;                             ///< [out channels], added in the same kernel; empty for none
+  Tensor bias{};                           ///< [out channels], added in the same kernel; empty for none
   Activation activation = Activation::none;
 };
 /// Cross-correlation, as all frameworks call it: x [batch, channels, (height,) width] with filter [out channels,
@@ -71,11 +71,11 @@ struct ConvOptions {
 Tensor conv(const Tensor& x, const Tensor& filter, const ConvOptions& options = {});
 
 struct ConvTransposeOptions {
-  SlidingWindow window;
-  std::vector<std::int64_t> output_padding;  ///< added behind each spatial length; 0
+  SlidingWindow window{};
+  std::vector<std::int64_t> output_padding{};  ///< added behind each spatial length; 0
   std::int64_t groups = 1;
   Layout layout = Layout::channels_first;
-  Tensor bias;
+  Tensor bias{};
 };
 /// The transposed convolution (ONNX ConvTranspose): filter [channels, out channels / groups, ...]; each length
 /// (in - 1) stride + dilation (window - 1) + 1 + output padding - before - after.
@@ -90,7 +90,7 @@ Tensor conv_backward_filter(const Tensor& grad, const Tensor& x, const Shape& fi
 
 enum class PoolOp : std::uint8_t { max, average };
 struct PoolOptions {
-  SlidingWindow window;
+  SlidingWindow window{};
   Layout layout = Layout::channels_first;
   bool ceil_mode = false;     ///< lengths rounded up; windows that would start behind the input and its padding go
   bool count_padded = false;  ///< average: divide by the window's size, not by the elements inside the input
@@ -102,10 +102,10 @@ Tensor pool(PoolOp op, const Tensor& x, const std::vector<std::int64_t>& size, c
 // --------------------------------------------------------------------------------------------------------
 
 struct AttentionOptions {
-  std::optional<double> scale;  ///< of the scores; none: 1 / sqrt(head dimension)
-  bool causal = false;          ///< query i sees keys up to i + (kv length - query length): right-aligned
-  Tensor mask;         ///< broadcasts to [batch, heads, queries, keys]: bool (true: seen) or a float that is added
-  Tensor lengths;      ///< [batch] integers: keys of each item, fewer than the tensor holds; empty: all
+  std::optional<double> scale{};  ///< of the scores; none: 1 / sqrt(head dimension)
+  bool causal = false;            ///< query i sees keys up to i + (kv length - query length): right-aligned
+  Tensor mask{};       ///< broadcasts to [batch, heads, queries, keys]: bool (true: seen) or a float that is added
+  Tensor lengths{};    ///< [batch] integers: keys of each item, fewer than the tensor holds; empty: all
   double softcap = 0;  ///< scores become softcap * tanh(score / softcap); 0 for none
 };
 /// softmax(q k^T * scale + mask) v. q [batch, heads, queries, dim], k [batch, kv heads, keys, dim], v [batch, kv heads,

@@ -203,7 +203,7 @@ enum class ReduceOp : std::uint8_t { sum, mean, prod, max, min, any, all, argmax
 std::string_view to_string(ReduceOp op) noexcept;
 
 struct ReduceOptions {
-  std::optional<std::vector<std::int64_t>> axes;  ///< none: all axes; negative counts from the end
+  std::optional<std::vector<std::int64_t>> axes{};  ///< none: all axes; negative counts from the end
   bool keepdims = false;
 };
 /// sum and prod of bool count in i32; of i32/u32 stay (numpy: 64 bits); of f16 add in f32 and give f16; mean of
@@ -225,14 +225,14 @@ inline Tensor min(const Tensor& x, const ReduceOptions& o = {}) {
 }
 
 struct VarOptions {
-  std::optional<std::vector<std::int64_t>> axes;
+  std::optional<std::vector<std::int64_t>> axes{};
   bool keepdims = false;
   std::int64_t ddof = 0;  ///< the divisor is count - ddof; none left gives NaN, as in numpy
 };
 /// Mean squared distance to the mean, and its root; in f32, by two passes (no difference of large squares). f16 stays,
 /// else f32.
 Tensor var(const Tensor& x, const VarOptions& options = {});
-Tensor std(const Tensor& x, const VarOptions& options = {});
+Tensor stddev(const Tensor& x, const VarOptions& options = {});
 /// (sum of |x|^ord)^(1/ord); ord 1, 2, infinity (the largest), -infinity (the smallest) or 0 (how many are not 0).
 /// numpy.linalg.vector_norm. f16 stays, else f32.
 Tensor norm(const Tensor& x, double ord = 2, const ReduceOptions& options = {});
@@ -265,8 +265,8 @@ Tensor log_softmax(const Tensor& x, SoftmaxOptions options = {});
 
 struct LayerNormOptions {
   std::int64_t axis = -1;  ///< normalises over this axis and all behind it
-  Tensor weight;           ///< shape of the normalised axes; empty for none
-  Tensor bias;
+  Tensor weight{};         ///< shape of the normalised axes; empty for none
+  Tensor bias{};
   double eps = 1e-5;
 };
 /// (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias; two passes over the row, in f32.
@@ -279,10 +279,10 @@ Tensor layer_norm(const Tensor& x, const LayerNormOptions& options = {});
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
 
 struct MatmulOptions {
-  Tensor bias;  ///< broadcasts over the result; added in the same kernel; empty for none
+  Tensor bias{};  ///< broadcasts over the result; added in the same kernel; empty for none
   Activation activation = Activation::none;
-  Tensor residual;             ///< broadcasts over the result; added after the activation; empty for none
-  std::optional<DType> dtype;  ///< of the result: f32 for f16 operands keeps the f32 sums; none: the operands' dtype
+  Tensor residual{};             ///< broadcasts over the result; added after the activation; empty for none
+  std::optional<DType> dtype{};  ///< of the result: f32 for f16 operands keeps the f32 sums; none: the operands' dtype
 };
 /// activation(a @ b + bias) + residual, in one kernel. numpy.matmul: 1-D operands act as a row or column, leading axes
 /// broadcast. f16 adds up in f32. Integers are exact (wrapping). An inner length of 0 gives zeros.
@@ -291,9 +291,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {
 struct GemmOptions {
   double alpha = 1, beta = 0;
   bool transpose_a = false, transpose_b = false;  ///< of the last two axes
-  Tensor bias;                                    ///< as in MatmulOptions
+  Tensor bias{};                                  ///< as in MatmulOptions
   Activation activation = Activation::none;
-  Tensor residual;
+  Tensor residual{};
 };
 /// BLAS's gemm into c, over the last two axes: c = activation(alpha op(a) @ op(b) + beta c + bias) + residual. All have
 /// at least 2 axes; leading axes (batch) of a and b broadcast to those of c, of any count (past 65,535 too). Leading
