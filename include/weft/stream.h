@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "weft/buffer.h"
 #include "weft/device.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -30,8 +32,21 @@ class Stream {
   void clear(const Buffer& buffer, std::size_t offset, std::size_t size) const;
   /// Sends what was recorded to the queue; does not wait. Nothing recorded: nothing done.
   void submit() const;
-  /// Submits and waits until this stream's work is done. Throws Error{timed_out} past the deadline.
+  /// Submits and waits until this stream's work is done. Throws Error{timed_out} past the deadline, and what completion
+  /// callbacks threw since the last call (see on_complete).
   void synchronize(ReadOptions options = {}) const;
+  /// Batches of this stream sent so far: the serial of the last one, 0 before the first. What is recorded now gets
+  /// submitted() + 1.
+  std::uint64_t submitted() const;
+  /// The highest serial known to be done, all before it included. Does not block; polls the device. May lag behind the
+  /// device; reaches submitted() when asked again after the work is done.
+  std::uint64_t completed() const;
+  /// Submits, and has `done` called once, when all that was recorded here before is done, with null; or with an
+  /// Error{device_lost} when the device goes before. On a thread of the device's own, callbacks of one device one after
+  /// another in the order of these calls, with no lock of Weft's held: it may use the device in any way, wait on it
+  /// included, and drop its last handle. What it throws comes out of the device's next synchronize, as Error{internal}
+  /// with the text.
+  void on_complete(std::function<void(const Error*)> done) const;
   /// Dispatches recorded and not yet submitted.
   std::size_t pending() const;
 

@@ -95,7 +95,8 @@ DeviceState::DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOption
       pipelines(gpu, completed.pipelines, &host_spans),
       memory(std::make_shared<memory::Memory>(
           gpu_owner, pool_cap(completed, gpu), kStagingCap,
-          [groups = bind_groups_owner](std::uint64_t id) { groups->forget_allocation(id); })) {
+          [groups = bind_groups_owner](std::uint64_t id) { groups->forget_allocation(id); })),
+      completions(gpu_owner) {
   default_stream = make_stream();
 }
 

@@ -9,10 +9,12 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "dispatch/bind_group_cache.h"
 #include "dispatch/compile_threads.h"
+#include "dispatch/completions.h"
 #include "dispatch/params.h"
 #include "dispatch/params_check.h"
 #include "dispatch/pipeline_cache.h"
@@ -65,6 +67,10 @@ struct StreamState {
   std::uint32_t pending_dispatches = 0;
   std::uint32_t pending_commands = 0;
   std::uint64_t pending_bytes = 0;
+  std::uint64_t submitted = 0;  ///< batches sent
+  /// Signals that were asked for, by the count of batches that each covers; and the highest count known to be done.
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<std::atomic<bool>>>> signals;
+  std::uint64_t completed = 0;
   // What the open pass has set, so that equal state is not set again.
   std::uint64_t current_pipeline = 0;  // serials: what was freed may come back at the same address (rule 3)
   std::uint64_t current_group = 0;
@@ -107,7 +113,8 @@ struct DeviceState {
   std::mutex library_mutex;
   std::unordered_map<std::string, Kernel> library;
 
-  dispatch::CompileThreads compile_threads;  ///< last, so that it ends first: its threads use the rest
+  dispatch::CompileThreads compile_threads;  ///< these two last, so that they end first: their threads use the rest
+  dispatch::Completions completions;
 
   using Until = std::optional<webgpu::Clock::time_point>;
 

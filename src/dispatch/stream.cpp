@@ -166,6 +166,7 @@ void submit_locked(StreamState& s) {
     ~NextBatch() { detail::next_ticket(s); }
   } next{s};
   s.device.gpu.submit(std::move(encoder), "weft.stream");
+  ++s.submitted;
   span.sent();
   s.device.counters.submits.fetch_add(1, std::memory_order_relaxed);
 }
@@ -472,6 +473,7 @@ void Stream::synchronize(ReadOptions options) const {
   dispatch::submit(s);
   detail::DeviceState& device = s.device;
   device.gpu.check_alive("synchronize");
+  const std::uint64_t sent = submitted();
   const dispatch::HostSpan span(&device.host_spans, "wait", "synchronize");
   const auto done = device.gpu.signal_done();
   const bool in_time = webgpu::wait_until([&] { device.gpu.poll(); },
@@ -482,6 +484,17 @@ void Stream::synchronize(ReadOptions options) const {
     throw Error(ErrorCode::timed_out, "synchronize: the deadline passed before the work was done",
                 "wait again, raise the deadline, or split the work");
   }
+  {
+    const std::lock_guard lock(s.mutex);
+    s.completed = std::max(s.completed, sent);
+  }
+  if (device.completions.has_errors()) {
+    const auto errors = device.completions.take_errors();
+    if (!errors.empty()) {
+      throw Error(ErrorCode::internal, fmt::format("a completion callback threw: {}", fmt::join(errors, "; ")),
+                  "catch it in the callback");
+    }
+  }
   if (device.gpu.has_stray_errors()) {
     const auto errors = device.gpu.take_stray_errors();
     if (!errors.empty()) {
@@ -489,6 +502,41 @@ void Stream::synchronize(ReadOptions options) const {
                   "report this: Weft let a bad call through");
     }
   }
+}
+
+std::uint64_t Stream::submitted() const {
+  detail::StreamState& s = state_of(state_);
+  const std::lock_guard lock(s.mutex);
+  return s.submitted;
+}
+
+std::uint64_t Stream::completed() const {
+  detail::StreamState& s = state_of(state_);
+  s.device.gpu.check_alive("completed");
+  {
+    const std::lock_guard lock(s.mutex);
+    const std::uint64_t asked = s.signals.empty() ? s.completed : s.signals.back().first;
+    // One signal covers all that was sent before it, so streams that are never asked pay nothing.
+    if (asked < s.submitted) s.signals.emplace_back(s.submitted, s.device.gpu.signal_done());
+  }
+  s.device.gpu.poll();
+  const std::lock_guard lock(s.mutex);
+  std::erase_if(s.signals, [&](const auto& signal) {
+    if (!signal.second->load(std::memory_order_acquire)) return false;
+    s.completed = std::max(s.completed, signal.first);
+    return true;
+  });
+  return s.completed;
+}
+
+void Stream::on_complete(std::function<void(const Error*)> done) const {
+  detail::StreamState& s = state_of(state_);
+  if (!done) {
+    throw Error(ErrorCode::invalid_argument, "on_complete: the callback is empty", "give it something to call");
+  }
+  dispatch::submit(s);
+  s.device.gpu.check_alive("on_complete");
+  s.device.completions.add(s.device.gpu.signal_done(), std::move(done));
 }
 
 std::size_t Stream::pending() const {
