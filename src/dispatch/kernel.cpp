@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -451,7 +452,7 @@ std::span<const dispatch::Operand> check_call(Call& call, const detail::KernelSt
 /// The ranges in the order of the kernel's bindings.
 std::vector<BindingRange> in_order(const detail::KernelState& k, std::span<const NamedBinding> bindings) {
   std::vector<BindingRange> ordered(k.bindings.size());
-  std::vector<bool> given(k.bindings.size(), false);
+  std::bitset<dispatch::kMostOperands> given;
   for (const NamedBinding& b : bindings) {
     const auto it =
         std::find_if(k.bindings.begin(), k.bindings.end(), [&](const BindingInfo& i) { return i.name == b.name; });
@@ -470,7 +471,7 @@ std::vector<BindingRange> in_order(const detail::KernelState& k, std::span<const
     given[i] = true;
     ordered[i] = b.range;
   }
-  for (std::size_t i = 0; i < given.size(); ++i) {
+  for (std::size_t i = 0; i < k.bindings.size(); ++i) {
     if (given[i]) continue;
     throw Error(
         ErrorCode::invalid_argument,

@@ -598,6 +598,27 @@ std::string element_key(const ElementSlice& program, const ElementForm& form) {
   return key;
 }
 
+std::string element_label(const ElementSlice& program) {
+  constexpr std::size_t kMostNamed = 6;
+  std::string label;
+  std::size_t operations = 0;
+  for (const ElementNode& n : program.nodes) {
+    std::string_view name;
+    switch (n.kind) {
+      case ElementNode::Kind::unary: name = to_string(n.unary); break;
+      case ElementNode::Kind::binary: name = to_string(n.binary); break;
+      case ElementNode::Kind::where: name = "where"; break;
+      case ElementNode::Kind::cast: name = to_string(n.dtype); break;
+      default: continue;
+    }
+    if (++operations > kMostNamed) continue;
+    if (!label.empty()) label += '+';
+    label += name;
+  }
+  if (operations > kMostNamed) label += fmt::format("+{} more", operations - kMostNamed);
+  return label.empty() ? program.uses_iota ? "arange" : "copy" : label;
+}
+
 std::string element_source(const ElementSlice& program, const ElementForm& form) {
   return Writer(program, form).source();
 }

@@ -74,6 +74,8 @@ inline constexpr std::uint32_t kElementGroup = 128;
 
 /// A short name of the kernel: equal keys, equal texts.
 std::string element_key(const ElementSlice& program, const ElementForm& form);
+/// What traces and tables call it: the operations in order, "multiply+add+relu"; "copy" when there are none.
+std::string element_label(const ElementSlice& program);
 std::string element_source(const ElementSlice& program, const ElementForm& form);
 /// The words of `struct Params` of that text, as its reflection lists them.
 void element_params(std::span<const ParamInfo> fields, const ElementValues& values, std::vector<std::uint32_t>& words);

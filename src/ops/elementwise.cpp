@@ -306,7 +306,7 @@ class Run {
     const Kernel kernel = dispatch::library_kernel(state_of(device_), key, [&] {
       KernelOptions options;
       options.source = element_source(program_, form);
-      options.label = key;
+      options.label = element_label(program_);
       return options;
     });
     element_params(kernel.params(), values_, words_);
