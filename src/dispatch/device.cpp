@@ -17,7 +17,7 @@ DeviceOptions complete(DeviceOptions o) {
   if (o.pool_bytes == 0) o.pool_bytes = env_count("WEFT_POOL_BYTES").value_or(0);
   if (o.bind_groups == 0) o.bind_groups = env_count("WEFT_BIND_GROUPS").value_or(256);
   if (o.pipelines == 0) o.pipelines = env_count("WEFT_PIPELINES").value_or(1024);
-  if (o.batch_dispatches == 0) o.batch_dispatches = env_count("WEFT_BATCH_DISPATCHES").value_or(128);
+  if (o.batch_dispatches == 0) o.batch_dispatches = env_count("WEFT_BATCH_DISPATCHES").value_or(0);
   if (o.batch_bytes == 0) o.batch_bytes = env_count("WEFT_BATCH_BYTES").value_or(std::uint64_t{1} << 30);
   if (o.wait_timeout.count() == 0) {
     o.wait_timeout = env_duration("WEFT_WAIT_TIMEOUT").value_or(std::chrono::seconds(30));
@@ -31,7 +31,13 @@ DeviceOptions complete(DeviceOptions o) {
                 fmt::format("DeviceOptions::wait_timeout is {} ns, below 0", o.wait_timeout.count()),
                 "set it to a time above 0, or to 0 for the default");
   }
-  o.batch_dispatches = std::max<std::size_t>(o.batch_dispatches, 1);
+  return o;
+}
+
+/// Small batches let a GPU begin while the host records on; a CPU device runs on the very cores that record (1,000
+/// small dispatches: H200 4.5 ms in one batch and 2.8 in eight, lavapipe on 2 cores 28 and 48).
+DeviceOptions for_adapter(DeviceOptions o, AdapterType type) {
+  if (o.batch_dispatches == 0) o.batch_dispatches = type == AdapterType::cpu ? 1024 : 128;
   return o;
 }
 
@@ -126,7 +132,8 @@ webgpu::Clock::time_point DeviceState::deadline(const ReadOptions& read) const {
 
 Device Device::open(const DeviceOptions& options) {
   const DeviceOptions completed = complete(options);
-  return Device(std::make_shared<detail::DeviceState>(webgpu::Gpu::open(completed), completed));
+  std::shared_ptr<webgpu::Gpu> gpu = webgpu::Gpu::open(completed);
+  return Device(std::make_shared<detail::DeviceState>(gpu, for_adapter(completed, gpu->adapter().type)));
 }
 
 std::vector<AdapterInfo> Device::adapters() {

@@ -305,7 +305,9 @@ void Graph::run(const Stream& stream, std::span<const GraphBinding> swaps) const
   dispatch::record_batch(
       s, graph.named, graph.seen, work, [](dispatch::BatchRecorder&) {},
       [&](dispatch::BatchRecorder& recorder) {
+        const std::size_t piece = graph.device->options.batch_dispatches;
         for (std::size_t i = 0; i < graph.commands.size(); ++i) {
+          if (i > 0 && i % piece == 0) recorder.send_early();
           const CapturedCommand& c = graph.commands[i];
           const auto allocation = [&](std::size_t r) -> memory::Allocation& {
             return *graph.named[c.ranges[r].buffer];

@@ -175,6 +175,8 @@ class BatchRecorder {
   void copy(memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to, std::uint64_t to_offset,
             std::uint64_t size);
   void clear(memory::Allocation& target, std::uint64_t offset, std::uint64_t size);
+  /// Sends what is recorded so far, so that the device begins while the rest of a long record is made. Claims hold on.
+  void send_early();
   /// Counts what was recorded and submits a full batch; true when it did.
   bool finish(const BatchWork& work);
 

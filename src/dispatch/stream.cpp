@@ -146,12 +146,9 @@ class SubmitSpan {
   bool sent_ = false;
 };
 
-/// Sends the batch. The stream is empty afterwards, also when this throws.
-void submit_locked(StreamState& s) {
-  if (!s.encoder) {
-    s.params.reset();
-    return;
-  }
+/// Sends what is recorded. The stream is empty afterwards, also when this throws. The batch keeps its ticket: whoever
+/// calls this goes on recording under it, and takes it out of use in the end.
+void send_locked(StreamState& s) {
   SubmitSpan span(s);
   close_pass(s);
   webgpu::Encoder encoder = std::move(s.encoder);
@@ -160,15 +157,24 @@ void submit_locked(StreamState& s) {
   s.pending_bytes = 0;
   s.params.flush();
   s.params.reset();
+  s.device.gpu.submit(std::move(encoder), "weft.stream");
+  ++s.submitted;
+  span.sent();
+  s.device.counters.submits.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Sends the batch and begins another.
+void submit_locked(StreamState& s) {
+  if (!s.encoder) {
+    s.params.reset();
+    return;
+  }
   // Counted up even if the submission fails: what the batch named is not pending any more.
   struct NextBatch {
     StreamState& s;
     ~NextBatch() { detail::next_ticket(s); }
   } next{s};
-  s.device.gpu.submit(std::move(encoder), "weft.stream");
-  ++s.submitted;
-  span.sent();
-  s.device.counters.submits.fetch_add(1, std::memory_order_relaxed);
+  send_locked(s);
 }
 
 bool batch_full(const StreamState& s) {
@@ -236,6 +242,10 @@ void BatchRecorder::dispatch(const detail::KernelState& kernel, const BindGroupC
 
 void BatchRecorder::forget_params() noexcept {
   stream_.current_params = nullptr;
+}
+
+void BatchRecorder::send_early() {
+  if (stream_.encoder) send_locked(stream_);
 }
 
 void BatchRecorder::copy(memory::Allocation& from, std::uint64_t from_offset, memory::Allocation& to,

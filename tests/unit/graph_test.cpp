@@ -439,6 +439,32 @@ TEST(Graph, RunsAreOrderedWithOtherWork) {
   }
 }
 
+/// Longer than a batch: the run goes out in pieces, and is still one call in the order of all calls.
+TEST(Graph, ALongRunGoesOutInPieces) {
+  DeviceOptions options;
+  options.batch_dispatches = 4;
+  Device device = Device::open(options);
+  const Kernel add = add_kernel(device);
+  const Buffer y = device.zeros_bytes(64);
+  device.synchronize();
+  const Graph graph = device.capture([&](const Stream& s) {
+    for (std::uint32_t i = 0; i < 10; ++i) add(s, {{"y", y}}, AddParams{1, 16}, Grid{});
+  });
+  const std::uint64_t before = device.stats().submits;
+  graph.run();
+  EXPECT_EQ(device.stats().submits - before, 3u);
+  EXPECT_EQ(read_vector<std::uint32_t>(device, y, 16), Words(16, 10));
+  // Two streams' runs on one buffer: none is lost, whatever their pieces do.
+  run_threads(4, [&](unsigned) {
+    const Stream own = device.make_stream();
+    const Graph mine = device.capture([&](const Stream& s) {
+      for (std::uint32_t i = 0; i < 10; ++i) add(s, {{"y", y}}, AddParams{1, 16}, Grid{});
+    });
+    for (int r = 0; r < 20; ++r) mine.run(own);
+  });
+  EXPECT_EQ(read_vector<std::uint32_t>(device, y, 16), Words(16, 10 + 4 * 20 * 10));
+}
+
 TEST(Graph, OneGraphPerThread) {
   Device& device = test_device();
   const Kernel add = add_kernel(device);
