@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -310,5 +311,40 @@ struct Int8MatmulOptions {
   bool a_signed = true, b_signed = true;
 };
 Tensor matmul_int8(const Tensor& a, const Tensor& b, const Int8MatmulOptions& options = {});
+
+// -- into memory of the caller's
+// -----------------------------------------------------------------------------------------------
+
+namespace detail {
+/// What `into` sets while its op runs, on this thread.
+class ResultScope {
+ public:
+  explicit ResultScope(const Tensor& out);
+  ~ResultScope();
+  ResultScope(const ResultScope&) = delete;
+  ResultScope& operator=(const ResultScope&) = delete;
+  void finish(const Tensor& result);
+
+  /// For Weft's own layers: this thread's innermost target, given out once.
+  static bool take(const Device& device, const Shape& shape, DType dtype, bool whole_buffer, Tensor& taken);
+
+ private:
+  Tensor out_;
+  ResultScope* outer_;
+  bool given_ = false;
+};
+}  // namespace detail
+
+/// Writes the result of any op of this library into `out` instead of a new tensor:
+/// `into(y, [&] { return softmax(x); })`. out is contiguous, of the result's very shape and dtype, else
+/// Error{invalid_argument} (out's contents are undefined then); its buffer is that of no operand (an elementwise op may
+/// take the very elements that it writes: in place). Where the op's kernel can't write there, for instance into the
+/// middle of a buffer whose words two tensors share, the result is made and copied. Neighbours of out in its buffer are
+/// not touched.
+template <class Op>
+void into(const Tensor& out, Op&& op) {
+  detail::ResultScope scope(out);
+  scope.finish(std::forward<Op>(op)());
+}
 
 }  // namespace weft

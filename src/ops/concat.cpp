@@ -3,6 +3,7 @@
 #include "ops/copy.h"
 #include "ops/infer.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -22,7 +23,7 @@ Tensor concat(std::span<const Tensor> parts, std::int64_t axis) {
   const std::size_t at = ops::normalize_axis("concat", axis, shape);
 
   // Bools are or-ed into place.
-  const Tensor out = dtype == DType::bool_ ? device.zeros(shape, dtype) : device.empty(shape, dtype);
+  const Tensor out = dtype == DType::bool_ ? device.zeros(shape, dtype) : ops::new_result(device, shape, dtype);
   std::int64_t start = 0;
   for (const Tensor& part : parts) {
     const std::int64_t stop = start + part.shape()[at];

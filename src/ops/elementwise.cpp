@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "ops/element_codegen.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "weft/error.h"
 #include "weft/stream.h"
 
@@ -448,6 +449,10 @@ std::size_t ElementProgram::operations() const noexcept {
 
 Tensor ElementProgram::run(const Device& device, const Shape& shape, std::int32_t result) const {
   const ElementSlice slice = slice_of(nodes_, result);
+  if (Tensor given = take_target(device, shape, slice.dtype)) {
+    run_into(given, result);
+    return given;
+  }
   const Tensor out = Device(device).empty(shape, slice.dtype);
   execute(slice, inputs_, scalars_, operations(), out, true);
   return out;
