@@ -1,6 +1,6 @@
 """Joins the JSON files of Google Benchmark programs into one result file, and writes docs/benchmarks.md from all of them.
 
-    collect.py join OUT.json PROGRAM.json...     one device and implementation
+    collect.py join OUT.json PROGRAM.json...     one device and implementation, into what OUT has already
     collect.py report                            docs/benchmarks.md from bench/results/*.json
 
 Figures are medians over repetitions that were run in random order beside their control rows.
@@ -15,7 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def join(out, inputs):
-    merged = {"context": {}, "rows": {}}
+    known = pathlib.Path(out)
+    merged = json.loads(known.read_text()) if known.exists() else {"context": {}, "rows": {}}
+    fresh = set()
     for path in inputs:
         data = json.loads(pathlib.Path(path).read_text())
         if "benchmarks" not in data:  # a program that prints one line of its own
@@ -30,7 +32,10 @@ def join(out, inputs):
                 continue
             name = re.sub(r"/(real_time|manual_time|iterations:\d+)", "", row["run_name"])
             scale = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}[row["time_unit"]]
-            entry = merged["rows"].setdefault(name, {})
+            if name not in fresh:  # rows that this run did not measure stay, with their dates
+                merged["rows"][name] = {"date": context["date"][:16]}
+                fresh.add(name)
+            entry = merged["rows"][name]
             if row["aggregate_name"] == "stddev":
                 entry["stddev_us"] = row["real_time"] * scale
                 continue
