@@ -1,6 +1,7 @@
 // weft/weft.h - all of Weft but the C ABI and the interop header.
 #pragma once
 
+#include "weft/backend.h"
 #include "weft/buffer.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
