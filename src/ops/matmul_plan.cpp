@@ -1,6 +1,8 @@
 #include "ops/matmul_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace weft::ops {
 namespace {
@@ -24,46 +26,75 @@ constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
 }
 
-MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
+bool fits(const TileChoice& t, const Limits& limits) {
+  return t.threads <= limits.max_workgroup_invocations &&
+         2 * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
+}
+
+MatmulPlan tile_plan(const TileChoice& t) {
   MatmulPlan plan;
-  if (p.n == 1) {
-    plan.kind = MatmulKind::vector_tile;
-    plan.threads = std::min<std::uint32_t>(256, limits.max_workgroup_invocations);
-    plan.rows = p.a_transposed ? 4 : 1;
-    // 32 lanes side by side along what lies side by side in memory.
-    plan.tile_m = p.a_transposed ? 128 : plan.threads / 32;
-    plan.tile_n = 1;
-    return plan;
-  }
   plan.kind = MatmulKind::tile;
+  plan.tile_m = plan.tile_n = t.tile;
+  plan.threads = t.threads;
+  plan.rows = t.rows;
+  return plan;
+}
+
+MatmulPlan vector_tile_plan(const Limits& limits, bool a_transposed) {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::vector_tile;
+  plan.threads = std::min<std::uint32_t>(256, limits.max_workgroup_invocations);
+  plan.rows = a_transposed ? 4 : 1;
+  // 32 lanes side by side along what lies side by side in memory.
+  plan.tile_m = a_transposed ? 128 : plan.threads / 32;
+  plan.tile_n = 1;
+  return plan;
+}
+
+/// Integers are rare, and have the smallest tile only.
+bool one_tile(DType dtype) {
+  return dtype == DType::i32;
+}
+
+MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
+  if (p.n == 1) return vector_tile_plan(limits, p.a_transposed);
   for (const TileChoice& t : kTiles) {
-    plan.tile_m = plan.tile_n = t.tile;
-    plan.threads = t.threads;
-    plan.rows = t.rows;
-    const bool fits = t.threads <= limits.max_workgroup_invocations &&
-                      2 * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
-    if (fits && groups_of(plan, p) >= t.least_groups) break;
+    const MatmulPlan plan = tile_plan(t);
+    if (!one_tile(p.dtype) && fits(t, limits) && groups_of(plan, p) >= t.least_groups) return plan;
   }
+  return tile_plan(std::end(kTiles)[-1]);
+}
+
+constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
+
+MatmulPlan vector_block_plan(bool a_transposed) {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::vector_block;
+  plan.threads = kLanes;
+  // Rows side by side: a cache line a lane and step, so that a page is left as seldom as can be.
+  plan.rows = a_transposed ? 16 : 1;
+  plan.tile_m = kLanes * plan.rows;
+  plan.tile_n = 1;
+  return plan;
+}
+
+MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lanes_n) {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::block;
+  plan.threads = kLanes;
+  plan.rows = rows;
+  plan.quads = quads;
+  plan.lanes_n = lanes_n;
+  plan.tile_m = rows * (kLanes / lanes_n);
+  plan.tile_n = 4 * quads * lanes_n;
   return plan;
 }
 
 MatmulPlan choose_cpu(const MatmulProblem& p) {
-  constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
-  MatmulPlan plan;
-  plan.threads = kLanes;
-  if (p.n == 1) {
-    plan.kind = MatmulKind::vector_block;
-    plan.rows = p.a_transposed ? 4 : 1;
-    plan.tile_m = kLanes * plan.rows;
-    plan.tile_n = 1;
-    return plan;
-  }
-  plan.kind = MatmulKind::block;
-  plan.rows = p.m > 4 ? 8 : 4;
-  plan.lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
-  plan.tile_m = plan.rows * (kLanes / plan.lanes_n);
-  plan.tile_n = 4 * plan.lanes_n;
-  return plan;
+  if (p.n == 1) return vector_block_plan(p.a_transposed);
+  const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
+  if (p.m > 4) return block_plan(8, 1, lanes_n);
+  return !p.b_transposed && p.n >= 128 ? block_plan(4, 4, 8) : block_plan(4, 1, lanes_n);
 }
 
 }  // namespace
@@ -85,6 +116,28 @@ MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem&
     plan.splits = std::max(plan.splits, static_cast<std::uint32_t>(ceil_div(p.k, kCpuLongestPart)));
   }
   return plan;
+}
+
+MatmulPlan sum_plan() {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::sum;
+  plan.threads = 64;
+  return plan;
+}
+
+std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype) {
+  std::vector<MatmulPlan> plans{sum_plan()};
+  if (device == DeviceClass::gpu) {
+    for (const TileChoice& t : kTiles) {
+      if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
+    }
+    for (bool a_transposed : {false, true}) plans.push_back(vector_tile_plan(limits, a_transposed));
+  } else {
+    for (const auto& [rows, quads] : {std::pair{8u, 1u}, {4u, 1u}, {4u, 4u}})
+      plans.push_back(block_plan(rows, quads, 8));
+    for (bool a_transposed : {false, true}) plans.push_back(vector_block_plan(a_transposed));
+  }
+  return plans;
 }
 
 }  // namespace weft::ops
