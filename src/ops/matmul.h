@@ -21,6 +21,9 @@ struct MatmulTuning {
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options, const MatmulTuning& tuning);
 void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOptions& options,
                const MatmulTuning& tuning);
+/// Does the implementation compile WGSL's packed products? They are a language feature, which older ones lack. Asked
+/// once a device.
+bool has_packed_dot(const Device& device);
 Tensor matmul_int8(const Tensor& a, const Tensor& b, const Int8MatmulOptions& options, const MatmulTuning& tuning);
 
 }  // namespace weft::ops

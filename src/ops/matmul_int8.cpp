@@ -16,8 +16,15 @@ namespace {
 
 constexpr std::string_view kOp = "matmul_int8";
 
-/// Does the implementation compile WGSL's packed products? They are a language feature, which older ones lack. Asked
-/// once a device.
+/// The words of a row lie side by side.
+Tensor in_rows(const Tensor& x) {
+  bool fits = x.shape().back() == 1 || x.strides().back() == 1;
+  for (std::size_t i = 0; i + 1 < x.rank(); ++i) fits = fits && x.strides()[i] >= 0;
+  return fits ? x : contiguous(x);
+}
+
+}  // namespace
+
 bool has_packed_dot(const Device& device) {
   static std::mutex mutex;
   static std::map<std::uint64_t, bool> known;
@@ -44,15 +51,6 @@ bool has_packed_dot(const Device& device) {
   const std::lock_guard lock(mutex);
   return known.emplace(device.id(), compiles).first->second;
 }
-
-/// The words of a row lie side by side.
-Tensor in_rows(const Tensor& x) {
-  bool fits = x.shape().back() == 1 || x.strides().back() == 1;
-  for (std::size_t i = 0; i + 1 < x.rank(); ++i) fits = fits && x.strides()[i] >= 0;
-  return fits ? x : contiguous(x);
-}
-
-}  // namespace
 
 Tensor matmul_int8(const Tensor& a, const Tensor& b, const Int8MatmulOptions& options, const MatmulTuning& tuning) {
   const Device& device = common_device(kOp, std::array{&a, &b});

@@ -18,6 +18,8 @@ constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the t
 
 // Below so many workgroups a long inner axis is cut, into parts no shorter than these.
 constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
+// Of few rows or columns each operand element is used a few times: reading wants all of a GPU at work.
+constexpr std::uint64_t kGpuSkinny = 32, kGpuSkinnyFill = 1024, kGpuSkinnyLeastPart = 256;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kCpuLongestPart = 32768;
@@ -93,11 +95,17 @@ MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lan
 MatmulPlan choose_cpu(const MatmulProblem& p) {
   if (p.n == 1) return vector_block_plan(p.a_transposed);
   const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
-  if (p.m > 4) return block_plan(8, 1, lanes_n);
-  return !p.b_transposed && p.n >= 128 ? block_plan(4, 4, 8) : block_plan(4, 1, lanes_n);
+  // Few rows: all is in reading b, best a cache line a lane and step.
+  const std::uint32_t quads = p.m <= 16 && p.n >= 128 && !p.b_transposed ? 4 : 1;
+  return block_plan(p.m > 4 ? 8 : 4, quads, lanes_n);
 }
 
 }  // namespace
+
+bool turns(DeviceClass device, const MatmulProblem& p) {
+  if (p.n == 1) return false;
+  return p.m == 1 || (device == DeviceClass::cpu && p.a_transposed && p.n <= 16 && p.m >= 128);
+}
 
 std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& p) {
   return ceil_div(p.m, plan.tile_m) * ceil_div(p.n, plan.tile_n) * p.batch;
@@ -106,8 +114,9 @@ std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& p) {
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& p) {
   const bool gpu = device == DeviceClass::gpu;
   MatmulPlan plan = gpu ? choose_gpu(limits, p) : choose_cpu(p);
-  const std::uint64_t fill = gpu ? kGpuFill : kCpuFill;
-  const std::uint64_t least_part = gpu ? kGpuLeastPart : kCpuLeastPart;
+  const bool skinny = std::min(p.m, p.n) <= kGpuSkinny;
+  const std::uint64_t fill = !gpu ? kCpuFill : skinny ? kGpuSkinnyFill : kGpuFill;
+  const std::uint64_t least_part = !gpu ? kCpuLeastPart : skinny ? kGpuSkinnyLeastPart : kGpuLeastPart;
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < fill && p.k >= 2 * least_part) {
     plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));

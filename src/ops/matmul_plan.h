@@ -44,6 +44,10 @@ struct MatmulPlan {
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& problem);
 
+/// True where b^T @ a^T, the result turned, is the better way: a row times a matrix is a matrix times a column, and few
+/// columns are better few rows where a is read across its lines.
+bool turns(DeviceClass device, const MatmulProblem& problem);
+
 /// How parts are summed.
 MatmulPlan sum_plan();
 

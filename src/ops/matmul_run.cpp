@@ -179,34 +179,40 @@ class Multiplier {
       sum_parts(p, {}, 0);
       return;
     }
-    // A row times a matrix is the turned matrix times a column; and c's columns may be what lies side by side.
-    const bool by_columns = p.n() != 1 && p.c.strides().back() != 1 && p.c.strides()[p.c.rank() - 2] == 1;
-    if (p.n() != 1 && (p.m() == 1 || by_columns)) p = turned(p);
-
-    const std::size_t r = p.a.rank();
-    const Lie a = p.int8 != Int8::none ? Lie{true, p.a.strides()[r - 2]} : *lie_of_a(p.a);
-    const Lie b = p.int8 != Int8::none ? Lie{true, p.b.strides()[r - 1]} : *lie_of_b(p.b);
-    MatmulProblem problem;
-    problem.m = static_cast<std::uint64_t>(p.m());
-    problem.n = static_cast<std::uint64_t>(p.n());
-    problem.k = static_cast<std::uint64_t>(p.k());
-    problem.batch = static_cast<std::uint64_t>(p.batch());
-    problem.dtype = p.a.dtype();
-    problem.a_transposed = !a.inner_side_by_side;
-    problem.b_transposed = b.inner_side_by_side;
+    // c's columns may be what lies side by side.
+    const bool by_columns = p.m() != 1 && p.c.strides().back() != 1 && p.c.strides()[p.c.rank() - 2] == 1;
+    if (by_columns ? p.n() != 1 : turns(class_, problem_of(p))) p = turned(p);
+    const MatmulProblem problem = problem_of(p);
     MatmulPlan plan = choose(class_, device_.limits(), problem);
-    if (forced_ && (!is_vector(forced_->kind) || (problem.n == 1 && forced_->rows == plan.rows))) {
+    if (forced_ && (!is_vector(forced_->kind) || (problem.n == 1 && (forced_->rows == 1) == (plan.rows == 1)))) {
       plan = *forced_;
       if (part) plan.splits = 1;
     }
     if (plan.splits > 1) {
       run_in_parts(p, plan.splits);
     } else {
-      launch_one(p, plan, problem, a, b);
+      launch_one(p, plan, problem);
     }
   }
 
  private:
+  static Lie a_of(const Product& p) {
+    return p.int8 != Int8::none ? Lie{true, p.a.strides()[p.a.rank() - 2]} : *lie_of_a(p.a);
+  }
+  static Lie b_of(const Product& p) { return p.int8 != Int8::none ? Lie{true, p.b.strides().back()} : *lie_of_b(p.b); }
+
+  static MatmulProblem problem_of(const Product& p) {
+    MatmulProblem problem;
+    problem.m = static_cast<std::uint64_t>(p.m());
+    problem.n = static_cast<std::uint64_t>(p.n());
+    problem.k = static_cast<std::uint64_t>(p.k());
+    problem.batch = static_cast<std::uint64_t>(p.batch());
+    problem.dtype = p.a.dtype();
+    problem.a_transposed = !a_of(p).inner_side_by_side;
+    problem.b_transposed = b_of(p).inner_side_by_side;
+    return problem;
+  }
+
   static std::uint64_t bytes_of(const Tensor& x) { return x && x.size() > 0 ? window_bytes(x) : 0; }
 
   bool too_large(const Product& p) const {
@@ -331,8 +337,9 @@ class Multiplier {
     launch(device_, kernel, std::span(bindings).first(count), words.bytes(), {x, y, 1});
   }
 
-  void launch_one(const Product& p, const MatmulPlan& plan, const MatmulProblem& problem, const Lie& a,
-                  const Lie& b) const {
+  void launch_one(const Product& p, const MatmulPlan& plan, const MatmulProblem& problem) const {
+    const Lie a = a_of(p);
+    const Lie b = b_of(p);
     const bool vector = is_vector(plan.kind);
     const std::size_t axes = p.batch_rank();
     const std::size_t r = p.c.rank();
