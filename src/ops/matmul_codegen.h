@@ -9,29 +9,51 @@
 
 namespace weft::ops {
 
-/// Everything that makes one kernel's text different from another's; lengths, strides and offsets are parameters.
+/// How a kernel multiplies 8-bit integers, four to a word.
+enum class Int8 : std::uint8_t {
+  none,
+  dot,      ///< WGSL's dot4I8Packed and dot4U8Packed
+  unpacked  ///< shifts and products, for implementations without these
+};
+
+/// Everything that makes one kernel's text different from another's; lengths, strides and offsets are parameters, and
+/// so is all that a full epilogue does.
 struct MatmulSpec {
-  MatmulPlan plan;         ///< without `splits`, which is the host's affair
-  DType in = DType::f32;   ///< of a and b; not bool
-  DType out = DType::f32;  ///< of c and the bias; not bool
+  MatmulPlan plan;         ///< without `splits` and `lanes_n`, which are the host's affair
+  DType in = DType::f32;   ///< of a and b: f32, f16 or i32 (u32 is the same bits); u32 for packed 8-bit integers
+  DType out = DType::f32;  ///< of c, the bias and the residual: f32 or f16 for these, else i32
   bool a_transposed = false;
   bool b_transposed = false;
   bool a_vec4 = false;  ///< lengths, strides and offsets allow loads of four; those parameters count in fours then
   bool b_vec4 = false;
   bool c_vec4 = false;
-  bool bias = false;
-  std::uint32_t batch_axes = 0;  ///< 0, 1 or 3
+  /// alpha, beta * c, bias, activation and residual, each as the parameters ask for; any step between c's columns.
+  bool full = false;
+  std::uint32_t batch_axes = 1;  ///< 1 or 3
+  Int8 int8 = Int8::none;
+  bool a_signed = true, b_signed = true;  ///< of 8-bit integers
 };
+
+/// The nearest spec that there is a kernel of, for one whose every flag may be set: keeps the number of kernels small
+/// where little is lost. Equal up to loads that are narrower, a full epilogue and more batch axes.
+MatmulSpec settle(MatmulSpec spec);
 
 /// Names the spec: equal keys, equal text.
 std::string matmul_key(const MatmulSpec& spec);
 
-/// Bindings a, b, c, and bias when there is one. `struct Params` has u32 members only, in this order:
+/// Bits of the parameter `flags`, beside an Activation in the lowest three.
+inline constexpr std::uint32_t kAddsC = 8, kAddsBias = 16, kAddsResidual = 32;
+
+/// Bindings a, b, c, and with a full epilogue bias and residual (anything where its flag is not set); the summing
+/// kernel has no b. `struct Params` has 32-bit members only, in this order:
 ///   m, n, k, groups,
 ///   a_offset, a_line, b_offset, b_line, c_offset, c_line   (elements, or fours of them; a line is what lies side by
-///   side), with batch axes: [two lengths batch_1, batch_2 for three axes,] a stride per axis for a, for b, then one
-///   for c, with a bias: bias_offset, bias_row, bias_column, and a stride per batch axis   (elements).
-/// For vector kernels b is the vector, b_line its step, and c_line the step between results.
+///   side), lanes (block: of a workgroup along n), with three batch axes: two lengths batch_1, batch_2; then a stride
+///   per batch axis for a, for b, for c; and with a full epilogue:
+///   c_column, flags, alpha, beta   (these two of the sums' type),
+///   then for the bias and the residual each: offset, row, column, and a stride per batch axis   (elements).
+/// For vector kernels b is the vector, b_line its step, and c_line the step between results. For the summing kernel
+/// k counts the parts, a has them one after the other, each dense and a_line elements long, and b_line is m * batch.
 std::string matmul_source(const MatmulSpec& spec);
 
 }  // namespace weft::ops

@@ -1,6 +1,8 @@
 #include "ops/matmul_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace weft::ops {
 namespace {
@@ -16,6 +18,8 @@ constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the t
 
 // Below so many workgroups a long inner axis is cut, into parts no shorter than these.
 constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
+// Of few rows or columns each operand element is used a few times: reading wants all of a GPU at work.
+constexpr std::uint64_t kGpuSkinny = 32, kGpuSkinnyFill = 1024, kGpuSkinnyLeastPart = 256;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kCpuLongestPart = 32768;
@@ -24,49 +28,84 @@ constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
 }
 
-MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
+bool fits(const TileChoice& t, const Limits& limits) {
+  return t.threads <= limits.max_workgroup_invocations &&
+         2 * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
+}
+
+MatmulPlan tile_plan(const TileChoice& t) {
   MatmulPlan plan;
-  if (p.n == 1) {
-    plan.kind = MatmulKind::vector_tile;
-    plan.threads = std::min<std::uint32_t>(256, limits.max_workgroup_invocations);
-    plan.rows = p.a_transposed ? 4 : 1;
-    // 32 lanes side by side along what lies side by side in memory.
-    plan.tile_m = p.a_transposed ? 128 : plan.threads / 32;
-    plan.tile_n = 1;
-    return plan;
-  }
   plan.kind = MatmulKind::tile;
+  plan.tile_m = plan.tile_n = t.tile;
+  plan.threads = t.threads;
+  plan.rows = t.rows;
+  return plan;
+}
+
+MatmulPlan vector_tile_plan(const Limits& limits, bool a_transposed) {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::vector_tile;
+  plan.threads = std::min<std::uint32_t>(256, limits.max_workgroup_invocations);
+  plan.rows = a_transposed ? 4 : 1;
+  // 32 lanes side by side along what lies side by side in memory.
+  plan.tile_m = a_transposed ? 128 : plan.threads / 32;
+  plan.tile_n = 1;
+  return plan;
+}
+
+/// Integers are rare, and have the smallest tile only.
+bool one_tile(DType dtype) {
+  return dtype == DType::i32;
+}
+
+MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
+  if (p.n == 1) return vector_tile_plan(limits, p.a_transposed);
   for (const TileChoice& t : kTiles) {
-    plan.tile_m = plan.tile_n = t.tile;
-    plan.threads = t.threads;
-    plan.rows = t.rows;
-    const bool fits = t.threads <= limits.max_workgroup_invocations &&
-                      2 * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
-    if (fits && groups_of(plan, p) >= t.least_groups) break;
+    const MatmulPlan plan = tile_plan(t);
+    if (!one_tile(p.dtype) && fits(t, limits) && groups_of(plan, p) >= t.least_groups) return plan;
   }
+  return tile_plan(std::end(kTiles)[-1]);
+}
+
+constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
+
+MatmulPlan vector_block_plan(bool a_transposed) {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::vector_block;
+  plan.threads = kLanes;
+  // Rows side by side: a cache line a lane and step, so that a page is left as seldom as can be.
+  plan.rows = a_transposed ? 16 : 1;
+  plan.tile_m = kLanes * plan.rows;
+  plan.tile_n = 1;
+  return plan;
+}
+
+MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lanes_n) {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::block;
+  plan.threads = kLanes;
+  plan.rows = rows;
+  plan.quads = quads;
+  plan.lanes_n = lanes_n;
+  plan.tile_m = rows * (kLanes / lanes_n);
+  plan.tile_n = 4 * quads * lanes_n;
   return plan;
 }
 
 MatmulPlan choose_cpu(const MatmulProblem& p) {
-  constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
-  MatmulPlan plan;
-  plan.threads = kLanes;
-  if (p.n == 1) {
-    plan.kind = MatmulKind::vector_block;
-    plan.rows = p.a_transposed ? 4 : 1;
-    plan.tile_m = kLanes * plan.rows;
-    plan.tile_n = 1;
-    return plan;
-  }
-  plan.kind = MatmulKind::block;
-  plan.rows = p.m > 4 ? 8 : 4;
-  plan.lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
-  plan.tile_m = plan.rows * (kLanes / plan.lanes_n);
-  plan.tile_n = 4 * plan.lanes_n;
-  return plan;
+  if (p.n == 1) return vector_block_plan(p.a_transposed);
+  const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
+  // Few rows: all is in reading b, best a cache line a lane and step.
+  const std::uint32_t quads = p.m <= 16 && p.n >= 128 && !p.b_transposed ? 4 : 1;
+  return block_plan(p.m > 4 ? 8 : 4, quads, lanes_n);
 }
 
 }  // namespace
+
+bool turns(DeviceClass device, const MatmulProblem& p) {
+  if (p.n == 1) return false;
+  return p.m == 1 || (device == DeviceClass::cpu && p.a_transposed && p.n <= 16 && p.m >= 128);
+}
 
 std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& p) {
   return ceil_div(p.m, plan.tile_m) * ceil_div(p.n, plan.tile_n) * p.batch;
@@ -75,8 +114,9 @@ std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& p) {
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& p) {
   const bool gpu = device == DeviceClass::gpu;
   MatmulPlan plan = gpu ? choose_gpu(limits, p) : choose_cpu(p);
-  const std::uint64_t fill = gpu ? kGpuFill : kCpuFill;
-  const std::uint64_t least_part = gpu ? kGpuLeastPart : kCpuLeastPart;
+  const bool skinny = std::min(p.m, p.n) <= kGpuSkinny;
+  const std::uint64_t fill = !gpu ? kCpuFill : skinny ? kGpuSkinnyFill : kGpuFill;
+  const std::uint64_t least_part = !gpu ? kCpuLeastPart : skinny ? kGpuSkinnyLeastPart : kGpuLeastPart;
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < fill && p.k >= 2 * least_part) {
     plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
@@ -85,6 +125,28 @@ MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem&
     plan.splits = std::max(plan.splits, static_cast<std::uint32_t>(ceil_div(p.k, kCpuLongestPart)));
   }
   return plan;
+}
+
+MatmulPlan sum_plan() {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::sum;
+  plan.threads = 64;
+  return plan;
+}
+
+std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype) {
+  std::vector<MatmulPlan> plans{sum_plan()};
+  if (device == DeviceClass::gpu) {
+    for (const TileChoice& t : kTiles) {
+      if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
+    }
+    for (bool a_transposed : {false, true}) plans.push_back(vector_tile_plan(limits, a_transposed));
+  } else {
+    for (const auto& [rows, quads] : {std::pair{8u, 1u}, {4u, 1u}, {4u, 4u}})
+      plans.push_back(block_plan(rows, quads, 8));
+    for (bool a_transposed : {false, true}) plans.push_back(vector_block_plan(a_transposed));
+  }
+  return plans;
 }
 
 }  // namespace weft::ops

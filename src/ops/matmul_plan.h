@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "weft/device.h"
 #include "weft/dtype.h"
@@ -15,16 +16,17 @@ enum class DeviceClass : std::uint8_t {
 };
 
 enum class MatmulKind : std::uint8_t {
-  tile,         ///< gpu: a workgroup makes tile_m x tile_n of the result through workgroup memory
-  block,        ///< cpu: a lane makes rows x 4 of the result, alone
-  vector_tile,  ///< gpu: matrix times vector, a workgroup's lanes share the inner axis
-  vector_block  ///< cpu: matrix times vector, a lane makes one row (or four, where rows lie side by side)
+  tile,          ///< gpu: a workgroup makes tile_m x tile_n of the result through workgroup memory
+  block,         ///< cpu: a lane makes rows x (4 quads) of the result, alone
+  vector_tile,   ///< gpu: matrix times vector, a workgroup's lanes share the inner axis
+  vector_block,  ///< cpu: matrix times vector, a lane makes one row (or several, where rows lie side by side)
+  sum            ///< adds up what the parts of a long inner axis came to, and finishes
 };
 
 /// A product as the kernels see it: c[m, n] = a[m, k] @ b[k, n], `batch` times.
 struct MatmulProblem {
   std::uint64_t m = 0, n = 0, k = 0, batch = 1;
-  DType dtype = DType::f32;   ///< of the operands
+  DType dtype = DType::f32;   ///< of the operands; u32: packed 8-bit integers
   bool a_transposed = false;  ///< a's rows (m) lie side by side, not its inner axis
   bool b_transposed = false;  ///< b's inner axis lies side by side, not its columns (n)
 };
@@ -35,11 +37,22 @@ struct MatmulPlan {
   std::uint32_t tile_m = 0, tile_n = 0;
   std::uint32_t threads = 0;  ///< invocations of a workgroup
   std::uint32_t rows = 0;     ///< result rows that one invocation makes
+  std::uint32_t quads = 1;    ///< block: four columns each, that one invocation makes
   std::uint32_t lanes_n = 0;  ///< block: how many of a workgroup's lanes lie along n
   std::uint32_t splits = 1;   ///< parts of the inner axis that are summed apart and added afterwards
 };
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& problem);
+
+/// True where b^T @ a^T, the result turned, is the better way: a row times a matrix is a matrix times a column, and few
+/// columns are better few rows where a is read across its lines.
+bool turns(DeviceClass device, const MatmulProblem& problem);
+
+/// How parts are summed.
+MatmulPlan sum_plan();
+
+/// All that `choose` can come to, without `splits` and `lanes_n`, for operands of `dtype`; sum_plan() too.
+std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype);
 
 /// Workgroups of one dispatch of the plan.
 std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& problem);

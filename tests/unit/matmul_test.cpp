@@ -544,25 +544,42 @@ TEST(MatmulPlan, VectorsHaveKernelsOfTheirOwnAndTilesFollowTheShape) {
 TEST(MatmulCodegen, EveryFieldOfTheSpecIsInTheKey) {
   std::set<std::string> keys, texts;
   std::size_t count = 0;
+  const auto add = [&](const ops::MatmulSpec& spec) {
+    keys.insert(ops::matmul_key(spec));
+    texts.insert(ops::matmul_source(spec));
+    ++count;
+  };
   for (bool a_transposed : {false, true}) {
     for (bool b_transposed : {false, true}) {
       for (bool vec4 : {false, true}) {
-        for (bool bias : {false, true}) {
-          for (std::uint32_t axes : {0u, 1u, 3u}) {
-            for (std::uint64_t n : {10u, 4096u}) {
+        for (bool full : {false, true}) {
+          for (std::uint32_t axes : {1u, 3u}) {
+            for (std::uint64_t m : {3u, 4096u}) {
               ops::MatmulSpec spec;
-              spec.plan = ops::choose(DeviceClass::cpu, {}, {.m = 4096, .n = n, .k = 64});
+              spec.plan = ops::choose(DeviceClass::cpu, {}, {.m = m, .n = 4096, .k = 64});
               spec.a_transposed = a_transposed;
               spec.b_transposed = b_transposed;
               spec.a_vec4 = vec4;
-              spec.bias = bias;
+              spec.full = full;
               spec.batch_axes = axes;
-              keys.insert(ops::matmul_key(spec));
-              texts.insert(ops::matmul_source(spec));
-              ++count;
+              add(spec);
             }
           }
         }
+      }
+    }
+  }
+  for (ops::Int8 int8 : {ops::Int8::dot, ops::Int8::unpacked}) {
+    for (bool a_signed : {false, true}) {
+      for (bool b_signed : {false, true}) {
+        ops::MatmulSpec spec;
+        spec.plan = ops::choose(DeviceClass::gpu, {}, {.m = 64, .n = 64, .k = 64});
+        spec.in = u32;
+        spec.out = i32;
+        spec.int8 = int8;
+        spec.a_signed = a_signed;
+        spec.b_signed = b_signed;
+        add(spec);
       }
     }
   }
