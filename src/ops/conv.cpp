@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -43,6 +45,11 @@ struct WindowSum {
   /// Channels (which move along no spatial axis, or the batch), and the two of the window.
   InnerAxis channel, tap_h, tap_w;
   bool channels_inner = false;  ///< in memory the channels of x lie side by side
+  /// Places of x that are read, from and up to: those of this sum, or of several that share `packed_x`.
+  std::optional<std::array<std::int64_t, 2>> low, high;
+  Tensor* packed_x = nullptr;  ///< keeps x in its new layout for the next sum
+
+  std::int64_t inner() const { return channel.length * tap_h.length * tap_w.length; }
 };
 
 /// What happens to a finished sum.
@@ -80,17 +87,18 @@ Tensor canonical(const Tensor& out, const ConvGeometry& g, std::int64_t channels
   return view(out, {channels, g.batch, h, w}, {s.c, s.n, s.h, s.w}, out.offset());
 }
 
-/// True when no window reaches outside x.
-bool all_inside(const WindowSum& s) {
+/// First and last place on each axis that the windows reach, inside x or not.
+std::array<std::array<std::int64_t, 2>, 2> reach_of(const WindowSum& s) {
+  std::array<std::int64_t, 2> low{}, high{};
   for (std::size_t a = 0; a < 2; ++a) {
-    std::int64_t low = s.base[a], high = s.base[a] + (s.out.shape()[2 + a] - 1) * s.step[a];
+    low[a] = s.base[a];
+    high[a] = s.base[a] + (s.out.shape()[2 + a] - 1) * s.step[a];
     for (const InnerAxis* i : {&s.channel, &s.tap_h, &s.tap_w}) {
       const std::int64_t reach = (i->length - 1) * (a == 0 ? i->h : i->w);
-      (reach < 0 ? low : high) += reach;
+      (reach < 0 ? low[a] : high[a]) += reach;
     }
-    if (low < 0 || high >= s.in[a] || s.divide[a] != 1) return false;
   }
-  return true;
+  return {low, high};
 }
 
 /// How many neighbours a walk of `length` steps of `stride` elements finds in what one load brings.
@@ -122,6 +130,80 @@ void finish(const Tensor& sums, const Epilogue& epilogue, const Tensor& out, std
   }
 }
 
+// -- packed ---------------------------------------------------------------------------------------------------------
+
+Tensor pack(const Tensor& x, PackParams p, std::int64_t a, std::string_view op) {
+  const Device& device = x.device();
+  const std::int64_t count = a * p.z * p.b * p.c * p.d * p.quads;
+  const Tensor out = Device(device).empty({count * 4}, DType::f32);
+  const Window wx = window(x, op);
+  p.count = word(count);
+  p.offset += wx.offset;
+  const Kernel kernel =
+      dispatch::library_kernel(state_of(device), pack_key(x.dtype()), [&] { return pack_options(x.dtype()); });
+  launch(device, kernel, {wx.range, window(out, op).range}, p,
+         kernel.grid(grid_for(static_cast<std::uint64_t>(count))));
+  return out;
+}
+
+/// The sum over operands in the layout that packed kernels read: x as [n, place h, place w, group, channels in fours],
+/// all places that are reached and nothing else, f as [group, block of rows, h, w, channels, row of the block]. Strides
+/// of both count fours then, and `channel` too. Nothing when that is no good idea.
+std::optional<WindowSum> packed_sum(const WindowSum& s, std::uint32_t block) {
+  if (s.divide != std::array<std::int64_t, 2>{1, 1}) return std::nullopt;
+  const auto reach = reach_of(s);
+  const std::array<std::int64_t, 2> low = s.low.value_or(reach[0]), high = s.high.value_or(reach[1]);
+  const std::int64_t quads = (s.channel.length + 3) / 4;
+  const std::int64_t batch = s.out.shape()[1];
+  const std::int64_t places_h = high[0] - low[0] + 1, places_w = high[1] - low[1] + 1;
+  const std::int64_t blocks = (s.rows + block - 1) / block;
+  const auto limit = static_cast<double>(s.x.device().limits().max_storage_binding_size);
+  const double x_bytes =
+      16.0 * static_cast<double>(batch * places_h) * static_cast<double>(places_w * s.groups * quads);
+  const double f_bytes = 16.0 * static_cast<double>(s.groups * blocks * block) * static_cast<double>(s.tap_h.length) *
+                         static_cast<double>(s.tap_w.length * quads);
+  // Wide padding around a small input would be most of it.
+  const double least = 16.0 * static_cast<double>(s.x.size()) + 65536;
+  if (x_bytes > limit || f_bytes > limit || x_bytes > 4 * least) return std::nullopt;
+
+  WindowSum out = s;
+  out.x_g = quads;
+  out.x_w = quads * s.groups;
+  out.x_h = out.x_w * places_w;
+  out.x_n = out.x_h * places_h;
+  out.base = {s.base[0] - low[0], s.base[1] - low[1]};
+  if (s.packed_x != nullptr && *s.packed_x) {
+    out.x = *s.packed_x;
+  } else {
+    PackParams p;
+    p.b = word(places_h), p.c = word(places_w), p.d = word(s.groups), p.quads = word(quads);
+    p.low_b = word(low[0]), p.low_c = word(low[1]);
+    p.length_b = word(s.in[0]), p.length_c = word(s.in[1]), p.length_d = word(s.groups);
+    p.length_e = word(s.channel.length);
+    p.stride_a = word(s.x_n), p.stride_b = word(s.x_h), p.stride_c = word(s.x_w), p.stride_d = word(s.x_g);
+    p.stride_e = word(s.channel.x);
+    out.x = pack(s.x, p, batch, "conv");
+    if (s.packed_x != nullptr) *s.packed_x = out.x;
+  }
+  PackParams p;
+  p.z = word(blocks), p.b = word(s.tap_h.length), p.c = word(s.tap_w.length), p.d = word(quads * 4),
+  p.quads = block / 4;
+  p.length_b = p.b, p.length_c = p.c, p.length_d = word(s.channel.length), p.length_e = word(s.rows);
+  p.offset = word(s.f_start);
+  p.stride_a = word(s.f_g), p.stride_b = word(s.tap_h.f), p.stride_c = word(s.tap_w.f), p.stride_d = word(s.channel.f);
+  p.stride_e = word(s.f_m);
+  out.f = pack(s.f, p, s.groups, "conv");
+  out.f_start = 0;
+  out.channel = {quads, 1, 0, 0, 0};
+  out.f_m = out.inner() * block;
+  out.f_g = out.f_m * blocks;
+  if (out.tap_w.w == 1 && s.groups == 1) {  // one walk through memory
+    out.channel.length *= out.tap_w.length;
+    out.tap_w = {};
+  }
+  return out;
+}
+
 void launch_sum(const WindowSum& s, const ConvPlan& plan, const Epilogue& epilogue, const Tensor& out,
                 std::int64_t out_part, std::string_view op) {
   const Device& device = s.out.device();
@@ -129,33 +211,35 @@ void launch_sum(const WindowSum& s, const ConvPlan& plan, const Epilogue& epilog
   ConvSpec spec;
   spec.plan = plan;
   spec.plan.splits = 1;
-  spec.in = s.x.dtype();
+  spec.in = epilogue.bias ? epilogue.bias.dtype() : s.x.dtype();
   spec.out = out.dtype();
-  spec.inside = all_inside(s);
   spec.divided = s.divide[0] != 1 || s.divide[1] != 1;
-  spec.bias = static_cast<bool>(epilogue.bias);
   spec.activation = epilogue.activation;
 
   // Which inner axis is the innermost: on tiles what lies side by side; in blocks a long one, preferably one that moves
   // along no spatial axis, so that all checks stand outside of the loop.
   std::array<const InnerAxis*, 3> inner{&s.channel, &s.tap_h, &s.tap_w};
   const bool tile = plan.kind == ConvKind::tile;
-  const bool channel_last = tile ? s.channels_inner || s.tap_h.length * s.tap_w.length == 1
-                                 : spec.divided || s.tap_w.length <= 2 * s.channel.length;
+  const bool packed = plan.kind == ConvKind::packed;
+  const bool channel_last = packed || (tile ? s.channels_inner || s.tap_h.length * s.tap_w.length == 1
+                                            : spec.divided || s.tap_w.length <= 2 * s.channel.length);
   if (channel_last) std::rotate(inner.begin(), inner.begin() + 1, inner.end());
   const InnerAxis& last = *inner[2];
-  if (tile) {
+  if (packed) {
+    if (!epilogue.bias) spec.in = DType::f32;
+  } else if (tile) {
     const std::int64_t column = s.step[1] * s.x_w;
     const std::int64_t inner_x = last.x + last.h * s.x_h + last.w * s.x_w;
     spec.x_inner = run_length(last.length, inner_x) > run_length(out_w, column);
     spec.f_inner = run_length(last.length, last.f) >= run_length(s.rows, s.f_m);
   } else {
-    spec.moves = !spec.inside && (last.h != 0 || last.w != 0);
+    spec.moves = last.h != 0 || last.w != 0;
   }
 
   const Window wx = window(s.x, op);
   const Window wf = window(s.f, op);
   const Window wo = window(out, op);
+  const std::uint32_t unit = packed ? 4 : 1;
   ConvParams p;
   p.rows = word(s.rows);
   p.columns = word(batch * out_h * out_w);
@@ -170,12 +254,12 @@ void launch_sum(const WindowSum& s, const ConvPlan& plan, const Epilogue& epilog
   p.base_w = word(s.base[1]);
   p.divide_h = word(s.divide[0]);
   p.divide_w = word(s.divide[1]);
-  p.x_offset = wx.offset;
+  p.x_offset = wx.offset / unit;
   p.x_n = word(s.x_n);
   p.x_g = word(s.x_g);
   p.x_h = word(s.x_h);
   p.x_w = word(s.x_w);
-  p.f_offset = wf.offset + word(s.f_start);
+  p.f_offset = wf.offset / unit + word(s.f_start);
   p.f_g = word(s.f_g);
   p.f_m = word(s.f_m);
   const auto moved = [&](const InnerAxis& i) { return word(spec.divided ? i.x : i.x + i.h * s.x_h + i.w * s.x_w); };
@@ -184,12 +268,12 @@ void launch_sum(const WindowSum& s, const ConvPlan& plan, const Epilogue& epilog
   p.h_0 = word(inner[0]->h), p.h_1 = word(inner[1]->h), p.h_2 = word(inner[2]->h);
   p.w_0 = word(inner[0]->w), p.w_1 = word(inner[1]->w), p.w_2 = word(inner[2]->w);
   p.length_0 = word(inner[0]->length), p.length_1 = word(inner[1]->length), p.length_2 = word(inner[2]->length);
-  const std::int64_t all = s.channel.length * s.tap_h.length * s.tap_w.length;
+  const std::int64_t all = s.inner();
   p.inner = word(all);
   const auto splits = static_cast<std::int64_t>(plan.splits);
   // Whole tiles, but for the last part.
-  const std::int64_t unit = plan.depth;
-  const std::int64_t chunk = ((all + splits - 1) / splits + unit - 1) / unit * unit;
+  const std::int64_t depth = plan.depth;
+  const std::int64_t chunk = ((all + splits - 1) / splits + depth - 1) / depth * depth;
   p.chunk = word(chunk);
   p.depth_2 = plan.depth % p.length_2;
   p.depth_1 = plan.depth / p.length_2 % p.length_1;
@@ -211,29 +295,38 @@ void launch_sum(const WindowSum& s, const ConvPlan& plan, const Epilogue& epilog
   const Grid grid = fold_groups(groups, op);
   p.groups = static_cast<std::uint32_t>(groups);
 
-  std::array<BindingRange, 4> bindings{wx.range, wf.range, wo.range, {}};
-  if (spec.bias) {
+  BindingRange bias = wx.range;  // not read
+  if (epilogue.bias) {
     const Window wb = window(epilogue.bias, op);
-    bindings[3] = wb.range;
+    bias = wb.range;
     p.bias_offset = wb.offset;
+    p.has_bias = 1;
   }
   const Kernel kernel = dispatch::library_kernel(state_of(device), conv_key(spec), [&] { return conv_options(spec); });
-  std::vector<BindingRange> used;
-  for (const BindingInfo& info : kernel.bindings()) used.push_back(bindings[info.binding]);
-  launch(device, kernel, used, std::as_bytes(std::span<const ConvParams, 1>(&p, 1)), grid);
+  launch(device, kernel, {wx.range, wf.range, wo.range, bias}, p, grid);
 }
 
-void run(const WindowSum& s, const Epilogue& epilogue, std::string_view op) {
-  if (s.out.size() == 0) return;
+void run(const WindowSum& given, const Epilogue& epilogue, std::string_view op) {
+  if (given.out.size() == 0) return;
+  WindowSum s = given;
   const Device& device = s.out.device();
   ConvProblem problem;
   problem.rows = static_cast<std::uint64_t>(s.rows);
   problem.groups = static_cast<std::uint64_t>(s.groups);
   problem.columns = static_cast<std::uint64_t>(s.out.size()) / problem.rows / problem.groups;
-  const std::int64_t inner = s.channel.length * s.tap_h.length * s.tap_w.length;
-  problem.inner = static_cast<std::uint64_t>(inner);
+  problem.inner = static_cast<std::uint64_t>(s.inner());
+  problem.channels = static_cast<std::uint64_t>(s.channel.length);
   problem.channels_inner = s.channels_inner;
-  const ConvPlan plan = choose_conv(cpu_kernels(device), device.limits(), problem);
+  problem.can_pack = true;
+  ConvPlan plan = choose_conv(cpu_kernels(device), device.limits(), problem);
+  if (plan.kind == ConvKind::packed) {
+    if (auto packed = packed_sum(s, plan.rows)) {
+      s = std::move(*packed);
+    } else {
+      problem.can_pack = false;
+      plan = choose_conv(cpu_kernels(device), device.limits(), problem);
+    }
+  }
   if (plan.splits <= 1) {
     launch_sum(s, plan, epilogue, s.out, 0, op);
     return;
@@ -376,9 +469,33 @@ void backward_data(std::string_view op, const ConvGeometry& g, const Tensor& gra
     run(s, epilogue, op);
     return;
   }
+  const auto phases_of = [](const WindowAxis& a, std::int64_t count) {
+    std::vector<Phase> all;
+    for (std::int64_t p = 0; p < count; ++p) all.push_back(phase_of(a, p));
+    return all;
+  };
+  const std::vector<Phase> all_h = phases_of(ah, phases_h), all_w = phases_of(aw, phases_w);
+  Tensor packed;
+  if (phases_h * phases_w > 1) {
+    s.packed_x = &packed;
+    const auto bound = [&](auto better, auto place) {
+      std::array<std::int64_t, 2> found{};
+      for (std::size_t a = 0; a < 2; ++a) {
+        bool first = true;
+        for (const Phase& p : a == 0 ? all_h : all_w) {
+          if (p.taps == 0 || p.count == 0) continue;
+          if (first || better(place(p), found[a])) found[a] = place(p);
+          first = false;
+        }
+      }
+      return found;
+    };
+    s.low = bound(std::less<>(), [](const Phase& p) { return p.base - (p.taps - 1) * p.dilation; });
+    s.high = bound(std::greater<>(), [](const Phase& p) { return p.base + p.count - 1; });
+  }
   for (std::int64_t h = 0; h < phases_h; ++h) {
     for (std::int64_t w = 0; w < phases_w; ++w) {
-      const Phase ph = phase_of(ah, h), pw = phase_of(aw, w);
+      const Phase &ph = all_h[static_cast<std::size_t>(h)], &pw = all_w[static_cast<std::size_t>(w)];
       const Strides& o = whole.strides();
       s.out = view(whole, {g.channels, g.batch, ph.count, pw.count}, {o[0], o[1], o[2] * ah.stride, o[3] * aw.stride},
                    whole.offset() + h * o[2] + w * o[3]);
@@ -480,6 +597,64 @@ const Device& device_of(std::string_view op, const Tensor& a, const Tensor& b, c
 }
 
 }  // namespace
+
+std::vector<ConvSpec> conv_specs(bool cpu, const Limits& limits, bool f16) {
+  std::vector<ConvSpec> specs;
+  const auto add_dtypes = [&](ConvSpec spec) {
+    for (const Activation activation :
+         {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      spec.activation = activation;
+      // From f32 to f16: packed without a bias. From f16 to f32: parts of a sum.
+      for (const DType in : {DType::f32, DType::f16}) {
+        for (const DType out : {DType::f32, DType::f16}) {
+          const bool part = in == DType::f16 && out == DType::f32;
+          if ((in == DType::f16 || out == DType::f16) && !f16) continue;
+          if (spec.plan.kind == ConvKind::packed ? part : in == DType::f32 && out == DType::f16) continue;
+          if (part && activation != Activation::none) continue;
+          spec.in = in;
+          spec.out = out;
+          specs.push_back(spec);
+        }
+      }
+    }
+  };
+  for (const ConvPlan& plan : conv_plans(cpu, limits)) {
+    ConvSpec spec;
+    spec.plan = plan;
+    switch (plan.kind) {
+      case ConvKind::packed: add_dtypes(spec); break;
+      case ConvKind::tile:
+        for (const bool x_inner : {false, true}) {
+          for (const bool f_inner : {false, true}) {
+            spec.x_inner = x_inner;
+            spec.f_inner = f_inner;
+            add_dtypes(spec);
+          }
+        }
+        break;
+      case ConvKind::block:
+        add_dtypes(spec);
+        spec.moves = true;
+        add_dtypes(spec);
+        spec.moves = false;
+        spec.divided = true;
+        add_dtypes(spec);
+        break;
+    }
+  }
+  return specs;
+}
+
+std::string pack_key(DType in) {
+  return fmt::format("conv/pack/{}", to_string(in));
+}
+
+KernelOptions pack_options(DType in) {
+  KernelOptions options;
+  options.source = pack_source(in);
+  options.label = "weft.conv.pack";
+  return options;
+}
 
 KernelOptions conv_options(const ConvSpec& spec) {
   KernelOptions options;

@@ -16,7 +16,8 @@ constexpr std::string_view kComponents = "xyzw";
 constexpr std::string_view kNames =
     "groups tiles_m tiles_n rows columns parts out_h out_w in_h in_w step_h step_w base_h base_w h_0 h_1 h_2 w_0 w_1 "
     "w_2 divide_h divide_w x_offset x_n x_g x_h x_w x_0 x_1 x_2 f_offset f_g f_m f_0 f_1 f_2 o_offset o_n o_g o_m o_h "
-    "o_w o_part inner chunk length_0 length_1 length_2 depth_0 depth_1 depth_2 bias_offset zero";
+    "o_w o_part inner chunk length_0 length_1 length_2 depth_0 depth_1 depth_2 has_bias "
+    "bias_offset zero";
 constexpr std::size_t name_count() {
   std::size_t n = 1;
   for (char c : kNames) n += c == ' ';
@@ -70,10 +71,11 @@ std::string head(const ConvSpec& s) {
   }
   text += "}\n";
   text += fmt::format("alias In = {};\nalias Out = {};\n", wgsl_name(s.in), wgsl_name(s.out));
-  text += "@group(0) @binding(0) var<storage, read> x: array<In>;\n";
-  text += "@group(0) @binding(1) var<storage, read> f: array<In>;\n";
+  const std::string_view operand = s.plan.kind == ConvKind::packed ? "array<vec4f>" : "array<In>";
+  text += fmt::format("@group(0) @binding(0) var<storage, read> x: {};\n", operand);
+  text += fmt::format("@group(0) @binding(1) var<storage, read> f: {};\n", operand);
   text += "@group(0) @binding(2) var<storage, read_write> out: array<Out>;\n";
-  if (s.bias) text += "@group(0) @binding(3) var<storage, read> bias: array<In>;\n";
+  text += "@group(0) @binding(3) var<storage, read> bias: array<In>;\n";
   MathSet math;
   std::string value = "v";
   const std::string_view activation = function_of(s.activation);
@@ -86,6 +88,10 @@ std::string head(const ConvSpec& s) {
     value = fmt::format("to_f16({})", value);
   }
   text += math.source();
+  text += R"(fn bias_of(row: u32) -> f32 {
+  return select(0.0, f32(bias[select(0u, params.bias_offset + row, params.has_bias == 1u)]), params.has_bias == 1u);
+}
+)";
   text += fmt::format("fn finish(v: vec4f) -> vec4<Out> {{ return vec4<Out>({}); }}\n", value);
   return text;
 }
@@ -123,6 +129,50 @@ std::string column_of(std::string_view suffix, std::string_view column) {
 }
 
 // -- block ----------------------------------------------------------------------------------------------------------
+
+/// Writes a lane's sums: `sumQ_I` of quad Q of the rows and column I, or of four columns where it has one row.
+std::string block_store(const ConvSpec& s) {
+  const std::uint32_t columns = s.plan.columns;
+  std::string text;
+  const auto out_at = [&](std::uint32_t i) {
+    return fmt::format(
+        "params.o_offset + part * params.o_part + g * params.o_g + n{0} * params.o_n + h{0} * params.o_h + w{0} * "
+        "params.o_w",
+        i);
+  };
+  if (s.plan.rows >= 4) {
+    for (std::uint32_t q = 0; q < s.plan.rows / 4; ++q) {
+      text += fmt::format("  let bias{} = vec4f(", q);
+      for (std::uint32_t e = 0; e < 4; ++e) {
+        text +=
+            fmt::format("{}bias_of(g * params.rows + min(row + {}u, params.rows - 1u))", e == 0 ? "" : ", ", q * 4 + e);
+      }
+      text += ");\n";
+    }
+    for (std::uint32_t i = 0; i < columns; ++i) {
+      text += fmt::format("  if (column{0} < params.columns) {{\n    let o = {1} + row * params.o_m;\n", i, out_at(i));
+      for (std::uint32_t q = 0; q < s.plan.rows / 4; ++q) {
+        text += fmt::format("    let r{0} = finish(sum{1} + bias{0});\n", q, q * columns + i);
+        for (std::uint32_t e = 0; e < 4; ++e) {
+          text += fmt::format("    if (row + {0}u < params.rows) {{ out[o + {0}u * params.o_m] = r{1}.{2}; }}\n",
+                              q * 4 + e, q, kComponents[e]);
+        }
+      }
+      text += "  }\n";
+    }
+  } else {
+    text += "  let b = vec4f(bias_of(g * params.rows + row));\n";
+    for (std::uint32_t q = 0; q < columns / 4; ++q) {
+      text += fmt::format("  let r{0} = finish(sum{0} + b);\n", q);
+      for (std::uint32_t e = 0; e < 4; ++e) {
+        const std::uint32_t i = q * 4 + e;
+        text += fmt::format("  if (live && column{} < params.columns) {{ out[{} + row * params.o_m] = r{}.{}; }}\n", i,
+                            out_at(i), q, kComponents[e]);
+      }
+    }
+  }
+  return text;
+}
 
 /// Sums of a lane. Four rows of a column are a vector; of one row alone, four columns.
 std::string block_source(const ConvSpec& s) {
@@ -168,10 +218,6 @@ std::string block_source(const ConvSpec& s) {
   // Places inside x, and where to read. Outside stand zeros, read from a place that is there.
   std::string places;
   for (std::uint32_t i = 0; i < columns; ++i) {
-    if (s.inside) {
-      places += fmt::format("    var at{0} = x{0} + xo;\n", i);
-      continue;
-    }
     if (s.moves) {
       places +=
           fmt::format("    var ih{0} = ph{0} + ho;\n    var iw{0} = pw{0} + wo;\n    var at{0} = x{0} + xo;\n", i);
@@ -212,9 +258,7 @@ std::string block_source(const ConvSpec& s) {
 )",
                       places);
   for (std::uint32_t i = 0; i < columns; ++i) {
-    if (s.inside) {
-      text += fmt::format("      let v{0} = f32(x[at{0}]);\n      at{0} += params.x_2;\n", i);
-    } else if (s.moves) {
+    if (s.moves) {
       text += fill(R"(      let in$I = ih$I < params.in_h && iw$I < params.in_w;
       let v$I = select(0.0, f32(x[select(params.x_offset, at$I, in$I)]), in$I);
       at$I += params.x_2;
@@ -253,47 +297,65 @@ std::string block_source(const ConvSpec& s) {
     }
   }
 )";
-  const auto out_at = [&](std::uint32_t i) {
-    return fmt::format(
-        "params.o_offset + part * params.o_part + g * params.o_g + n{0} * params.o_n + h{0} * params.o_h + w{0} * "
-        "params.o_w",
-        i);
-  };
-  if (by_rows) {
-    for (std::uint32_t q = 0; q < plan.rows / 4; ++q) {
-      if (s.bias) {
-        text += fmt::format("  let bias{} = vec4f(", q);
-        for (std::uint32_t e = 0; e < 4; ++e) {
-          text += fmt::format("{}f32(bias[params.bias_offset + g * params.rows + min(row + {}u, params.rows - 1u)])",
-                              e == 0 ? "" : ", ", q * 4 + e);
-        }
-        text += ");\n";
-      }
-    }
-    for (std::uint32_t i = 0; i < columns; ++i) {
-      text += fmt::format("  if (column{0} < params.columns) {{\n    let o = {1} + row * params.o_m;\n", i, out_at(i));
-      for (std::uint32_t q = 0; q < plan.rows / 4; ++q) {
-        text += fmt::format("    let r{0} = finish(sum{1}{2});\n", q, q * columns + i,
-                            s.bias ? fmt::format(" + bias{}", q) : "");
-        for (std::uint32_t e = 0; e < 4; ++e) {
-          text += fmt::format("    if (row + {0}u < params.rows) {{ out[o + {0}u * params.o_m] = r{1}.{2}; }}\n",
-                              q * 4 + e, q, kComponents[e]);
-        }
-      }
-      text += "  }\n";
-    }
-  } else {
-    if (s.bias) text += "  let b = vec4f(f32(bias[params.bias_offset + g * params.rows + row]));\n";
+  return text + block_store(s) + "}\n";
+}
+
+// -- packed ---------------------------------------------------------------------------------------------------------
+
+/// As a block of rows, where x and f are vec4s of channels and of rows, the filter in the very order of the loop.
+std::string packed_source(const ConvSpec& s) {
+  const ConvPlan& plan = s.plan;
+  const std::uint32_t columns = plan.columns;
+  const std::uint32_t quads = plan.rows / 4;
+  std::string text = head(s) + entry(s);
+  text += fmt::format("  let g = group;\n  let row = tile_m * {}u;\n", plan.tile_m);
+  for (std::uint32_t i = 0; i < columns; ++i) {
+    text += fmt::format(
+        "  let column{0} = tile_n * {1}u + t + {2}u;\n  let held{0} = min(column{0}, params.columns - 1u);\n", i,
+        plan.tile_n, i * plan.threads);
+    text += column_of(std::to_string(i), fmt::format("held{}", i));
+    text += fill(R"(  let x$I = params.x_offset + g * params.x_g + n$I * params.x_n +
+            (h$I * params.step_h + params.base_h) * params.x_h + (w$I * params.step_w + params.base_w) * params.x_w;
+)",
+                 {{"$I", std::to_string(i)}});
+  }
+  for (std::uint32_t q = 0; q < quads * columns; ++q) text += fmt::format("  var sum{} = vec4f();\n", q);
+  text += fmt::format(R"(
+  var fo = params.f_offset + g * params.f_g + tile_m * params.f_m + begin * {}u;
+  var j = begin;
+  var i2 = j % params.length_2;
+  var i1 = j / params.length_2 % params.length_1;
+  var i0 = j / params.length_2 / params.length_1;
+  while (j < end) {{
+    let count = min(params.length_2 - i2, end - j);
+    var xo = i0 * params.x_0 + i1 * params.x_1 + i2 * params.x_2;
+    for (var i = 0u; i < count; i++) {{
+)",
+                      plan.rows);
+  for (std::uint32_t i = 0; i < columns; ++i) text += fmt::format("      let v{0} = x[x{0} + xo];\n", i);
+  for (std::uint32_t e = 0; e < 4; ++e) {
     for (std::uint32_t q = 0; q < quads; ++q) {
-      text += fmt::format("  let r{0} = finish(sum{0}{1});\n", q, s.bias ? " + b" : "");
-      for (std::uint32_t e = 0; e < 4; ++e) {
-        const std::uint32_t i = q * 4 + e;
-        text += fmt::format("  if (live && column{} < params.columns) {{ out[{} + row * params.o_m] = r{}.{}; }}\n", i,
-                            out_at(i), q, kComponents[e]);
+      text += fmt::format("      let m{}_{} = f[fo + {}u];\n", e, q, e * quads + q);
+      for (std::uint32_t i = 0; i < columns; ++i) {
+        text += fmt::format("      sum{0} = fma(vec4f(v{1}.{2}), m{3}_{4}, sum{0});\n", q * columns + i, i,
+                            kComponents[e], e, q);
       }
     }
   }
-  return text + "}\n";
+  text += fmt::format(R"(      xo += params.x_2;
+      fo += {}u;
+    }}
+    j += count;
+    i2 = 0u;
+    i1 += 1u;
+    if (i1 == params.length_1) {{
+      i1 = 0u;
+      i0 += 1u;
+    }}
+  }}
+)",
+                      plan.rows);
+  return text + block_store(s) + "}\n";
 }
 
 // -- tile -----------------------------------------------------------------------------------------------------------
@@ -391,12 +453,10 @@ std::string tile_source(const ConvSpec& s) {
       text += indices_of(jb, b.place(q, threads, depth));
       next += advance_by_tile(jb, depth);
       load += fmt::format("      let {0}_x = {0}_0 * params.x_0 + {0}_1 * params.x_1 + {0}_2 * params.x_2;\n", jb);
-      if (!s.inside) {
-        load += fmt::format(
-            "      let {0}_h = {0}_0 * params.h_0 + {0}_1 * params.h_1 + {0}_2 * params.h_2;\n"
-            "      let {0}_w = {0}_0 * params.w_0 + {0}_1 * params.w_1 + {0}_2 * params.w_2;\n",
-            jb);
-      }
+      load += fmt::format(
+          "      let {0}_h = {0}_0 * params.h_0 + {0}_1 * params.h_1 + {0}_2 * params.h_2;\n"
+          "      let {0}_w = {0}_0 * params.w_0 + {0}_1 * params.w_1 + {0}_2 * params.w_2;\n",
+          jb);
       load += fmt::format("      let {0}_in = {0}_j < end;\n", jb);
     }
     if (b.inner || q == 0) {
@@ -415,8 +475,7 @@ std::string tile_source(const ConvSpec& s) {
     for (std::uint32_t e = 0; e < 4; ++e) {
       const std::string n = fmt::format("{}_{}", b.inner ? q : 0, e);
       load += fmt::format(
-          "      let in{}_{} = {}_in{};\n", q, e, jb,
-          s.inside ? "" : fmt::format(" && ph{0} + {1}_h < params.in_h && pw{0} + {1}_w < params.in_w", n, jb));
+          "      let in{0}_{1} = {2}_in && ph{3} + {2}_h < params.in_h && pw{3} + {2}_w < params.in_w;\n", q, e, jb, n);
     }
     load += fmt::format("      qb{} = vec4f(", q);
     for (std::uint32_t e = 0; e < 4; ++e) {
@@ -481,9 +540,9 @@ std::string tile_source(const ConvSpec& s) {
         "  let row{0} = tile_m * {1}u + lane_m + {2}u;\n  if (row{0} < params.rows) {{\n    let o = row{0} * "
         "params.o_m;\n",
         r, plan.tile_m, r % 4 * across_m + r / 4 * lanes_m);
-    if (s.bias) text += fmt::format("    let b = f32(bias[params.bias_offset + group * params.rows + row{}]);\n", r);
+    text += fmt::format("    let b = vec4f(bias_of(group * params.rows + row{}));\n", r);
     for (std::uint32_t q = 0; q < quads_n; ++q) {
-      text += fmt::format("    let r{0} = finish(sum{1}_{0}{2});\n", q, r, s.bias ? " + vec4f(b)" : "");
+      text += fmt::format("    let r{0} = finish(sum{1}_{0} + b);\n", q, r);
       for (std::uint32_t e = 0; e < 4; ++e) {
         text += fmt::format("    if (co{0}_{1} < params.columns) {{ out[ato{0}_{1} + o] = r{0}.{2}; }}\n", q, e,
                             kComponents[e]);
@@ -497,15 +556,57 @@ std::string tile_source(const ConvSpec& s) {
 }  // namespace
 
 std::string conv_key(const ConvSpec& s) {
+  constexpr std::string_view kinds[] = {"tile", "block", "packed"};
   const ConvPlan& p = s.plan;
-  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}{}{}{}/{}", p.kind == ConvKind::tile ? "tile" : "block",
-                     p.tile_m, p.tile_n, p.threads, p.rows, p.columns, p.depth, wgsl_name(s.in), wgsl_name(s.out),
-                     p.lanes_channels ? 'c' : '-', s.moves ? 'm' : '-', s.inside ? 'i' : '-', s.divided ? 'd' : '-',
-                     s.x_inner ? 'x' : '-', s.f_inner ? 'f' : '-', s.bias ? 'b' : '-', static_cast<int>(s.activation));
+  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}{}/{}", kinds[static_cast<std::size_t>(p.kind)], p.tile_m,
+                     p.tile_n, p.threads, p.rows, p.columns, p.depth, wgsl_name(s.in), wgsl_name(s.out),
+                     p.lanes_channels ? 'c' : '-', s.moves ? 'm' : '-', s.divided ? 'd' : '-', s.x_inner ? 'x' : '-',
+                     s.f_inner ? 'f' : '-', static_cast<int>(s.activation));
 }
 
 std::string conv_source(const ConvSpec& spec) {
-  return spec.plan.kind == ConvKind::tile ? tile_source(spec) : block_source(spec);
+  switch (spec.plan.kind) {
+    case ConvKind::tile: return tile_source(spec);
+    case ConvKind::block: return block_source(spec);
+    case ConvKind::packed: return packed_source(spec);
+  }
+  return {};
+}
+
+std::string pack_source(DType in) {
+  std::string text = fmt::format(R"(struct Params {{
+  count: u32, z: u32, b: u32, c: u32, d: u32, quads: u32, low_b: u32, low_c: u32,
+  length_b: u32, length_c: u32, length_d: u32, length_e: u32,
+  offset: u32, stride_a: u32, stride_b: u32, stride_c: u32, stride_d: u32, stride_e: u32,
+}}
+@group(0) @binding(0) var<storage, read> x: array<{}>;
+@group(0) @binding(1) var<storage, read_write> out: array<vec4f>;
+)",
+                                 wgsl_name(in));
+  return text + R"(
+fn element(start: u32, e: u32, inside: bool) -> f32 {
+  let held = inside && e < params.length_e;
+  return select(0.0, f32(x[select(params.offset, start + e * params.stride_e, held)]), held);
+}
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = linear_index(id);
+  if (i >= params.count) { return; }
+  let q = i % params.quads;
+  let i_d = i / params.quads;
+  let d = i_d % params.d;
+  let i_c = i_d / params.d;
+  let c = i_c % params.c + params.low_c;
+  let i_b = i_c / params.c;
+  let b = i_b % params.b + params.low_b;
+  let i_z = i_b / params.b;
+  let e = ((i_z % params.z) * params.quads + q) * 4u;
+  let inside = b < params.length_b && c < params.length_c && d < params.length_d;
+  let start = params.offset + i_z / params.z * params.stride_a + b * params.stride_b + c * params.stride_c +
+             d * params.stride_d;
+  out[i] = vec4f(element(start, e, inside), element(start, e + 1u, inside), element(start, e + 2u, inside),
+                 element(start, e + 3u, inside));
+}
+)";
 }
 
 }  // namespace weft::ops

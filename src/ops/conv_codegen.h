@@ -30,13 +30,25 @@ struct ConvParams {
   std::uint32_t inner = 0, chunk = 0;                      ///< products of a column; of one part of the sum
   std::uint32_t length_0 = 1, length_1 = 1, length_2 = 1;  ///< inner = their product
   std::uint32_t depth_0 = 0, depth_1 = 0, depth_2 = 0;     ///< a tile's depth as such indices
-  std::uint32_t bias_offset = 0;
+  std::uint32_t has_bias = 0, bias_offset = 0;
   std::uint32_t zero = 0;  ///< as element_math asks for
 };
 
+/// Lays an operand out anew for packed kernels: vec4 [a, z, b, c, d, q], where lane e of quad q has index
+/// (z * quads + q) * 4 + e on the last axis. Zeros where b, c or d, moved by `low`, or that index are outside.
+struct PackParams {
+  std::uint32_t count = 0;  ///< vec4s to write
+  std::uint32_t z = 1, b = 1, c = 1, d = 1, quads = 1;
+  std::uint32_t low_b = 0, low_c = 0;
+  std::uint32_t length_b = 1, length_c = 1, length_d = 1, length_e = 1;  ///< of the source
+  std::uint32_t offset = 0, stride_a = 0, stride_b = 0, stride_c = 0, stride_d = 0, stride_e = 0;
+};
+/// Bindings x and out.
+std::string pack_source(DType in);
+
 /// Names the spec: equal keys, equal text.
 std::string conv_key(const ConvSpec& spec);
-/// Bindings x, f, out, and bias when there is one.
+/// Bindings x, f, out and bias, for which any array of x's dtype may stand where there is none.
 std::string conv_source(const ConvSpec& spec);
 
 }  // namespace weft::ops

@@ -15,6 +15,8 @@ constexpr std::uint32_t kCpuLanes = 8;   // of lavapipe's subgroup with AVX2
 constexpr std::uint32_t kGpuLanes = 64;  // of a workgroup of blocks
 constexpr std::uint64_t kTileRows = 8;   // a group with fewer rows leaves too much of a tile empty
 
+constexpr std::uint64_t kPackedRows = 3, kPackedChannels = 3;  // fewer are not worth the new layout
+
 // Below so many workgroups a long sum is cut, into parts no shorter than these.
 constexpr std::uint64_t kGpuFill = 256, kGpuLeastPart = 128;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 1024;
@@ -61,12 +63,18 @@ std::uint64_t groups_of(const ConvPlan& plan, const ConvProblem& p) {
                              : ceil_div(p.rows, plan.tile_m) * tiles_n * p.groups;
 }
 
+ConvPlan packed_plan(std::uint32_t rows, std::uint32_t columns) {
+  ConvPlan plan = block_plan(kCpuLanes, rows, columns, false);
+  plan.kind = ConvKind::packed;
+  return plan;
+}
+
 ConvPlan choose_blocks(bool cpu, const ConvProblem& p) {
   const std::uint32_t lanes = cpu ? kCpuLanes : kGpuLanes;
-  if (p.rows >= 3) {
-    const std::uint32_t rows = !cpu || p.rows <= 4 ? 4 : 8;
-    return block_plan(lanes, rows, 4, false);
+  if (cpu && p.can_pack && p.rows >= kPackedRows && p.channels >= kPackedChannels) {
+    return packed_plan(p.rows > 4 ? 8 : 4, p.columns > 4 * kCpuLanes ? 8 : 4);
   }
+  if (p.rows >= 3) return block_plan(lanes, 4, 4, false);
   // One row a lane. Along the columns, unless neighbours in memory are the channels, or columns are few.
   const bool along_channels = p.rows * p.groups * 2 > lanes && (p.channels_inner || p.columns * 2 <= lanes * 4u);
   return block_plan(lanes, 1, 4, along_channels);
@@ -106,7 +114,11 @@ std::vector<ConvPlan> conv_plans(bool cpu, const Limits& limits) {
   }
   const std::uint32_t lanes = cpu ? kCpuLanes : kGpuLanes;
   plans.push_back(block_plan(lanes, 4, 4, false));
-  if (cpu) plans.push_back(block_plan(lanes, 8, 4, false));
+  if (cpu) {
+    for (const std::uint32_t rows : {4u, 8u}) {
+      for (const std::uint32_t columns : {4u, 8u}) plans.push_back(packed_plan(rows, columns));
+    }
+  }
   plans.push_back(block_plan(lanes, 1, 4, false));
   plans.push_back(block_plan(lanes, 1, 4, true));
   return plans;

@@ -14,13 +14,16 @@ namespace weft::ops {
 /// the batch) over `inner` products. Convolutions and their gradients all come to this; see WindowSum in conv.cpp.
 struct ConvProblem {
   std::uint64_t rows = 0, columns = 0, inner = 0, groups = 1;
+  std::uint64_t channels = 1;  ///< of `inner`: those that move along no spatial axis
+  bool can_pack = false;       ///< both operands may be laid out anew
   /// Neighbours in memory are: along the columns (NCHW), or the channels (NHWC).
   bool channels_inner = false;
 };
 
 enum class ConvKind : std::uint8_t {
-  tile,   ///< gpu: a workgroup makes tile_m rows x tile_n columns through workgroup memory
-  block,  ///< a lane makes `rows` x `columns`, alone: for CPU adapters, and where a group has few rows
+  tile,    ///< gpu: a workgroup makes tile_m rows x tile_n columns through workgroup memory
+  block,   ///< a lane makes `rows` x `columns`, alone: where a group has few rows
+  packed,  ///< cpu: likewise, of x and the filter laid out anew in f32, four channels side by side, with its padding
 };
 
 struct ConvPlan {
@@ -41,14 +44,12 @@ std::vector<ConvPlan> conv_plans(bool cpu, const Limits& limits);
 /// Everything that makes one kernel's text different from another's; lengths, strides and offsets are parameters.
 struct ConvSpec {
   ConvPlan plan;
-  DType in = DType::f32;   ///< of x, the filter and the bias: f32 or f16
+  DType in = DType::f32;   ///< of x, the filter and the bias: f32 or f16 (packed: of the bias alone)
   DType out = DType::f32;  ///< f32 for partial sums of f16
   bool moves = false;      ///< block: the innermost of the inner axes moves along a spatial axis
-  bool inside = false;     ///< no window reaches outside x
   bool divided = false;    ///< block: places are divided by a stride; those that don't divide hold nothing
   bool x_inner = false;    ///< tile: neighbours of x lie along the inner axis
   bool f_inner = false;    ///< tile: neighbours of the filter lie along the inner axis
-  bool bias = false;
   Activation activation = Activation::none;
 };
 
