@@ -1,0 +1,127 @@
+#include "ops/conv_plan.h"
+
+#include <algorithm>
+
+namespace weft::ops {
+namespace {
+
+struct TileChoice {
+  std::uint32_t tile_m, tile_n, threads, rows, columns, depth;
+  std::uint64_t least_groups;  ///< fewer of these tiles leave much of a large GPU idle: take the next
+};
+constexpr TileChoice kTiles[] = {{128, 128, 256, 8, 8, 8, 128}, {64, 64, 128, 8, 4, 8, 128}, {32, 64, 64, 8, 4, 8, 0}};
+
+constexpr std::uint32_t kCpuLanes = 8;   // of lavapipe's subgroup with AVX2
+constexpr std::uint32_t kGpuLanes = 64;  // of a workgroup of blocks
+constexpr std::uint64_t kTileRows = 8;   // a group with fewer rows leaves too much of a tile empty
+
+constexpr std::uint64_t kPackedRows = 3, kPackedChannels = 3;  // fewer are not worth the new layout
+
+// Below so many workgroups a long sum is cut, into parts no shorter than these.
+constexpr std::uint64_t kGpuFill = 256, kGpuLeastPart = 128;
+constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 1024;
+// Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all. A block's loops take at most
+// two turns a product.
+constexpr std::uint64_t kLongestPart = 30000;
+
+constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
+  return (a + b - 1) / b;
+}
+
+ConvPlan tile_plan(const TileChoice& t) {
+  ConvPlan plan;
+  plan.kind = ConvKind::tile;
+  plan.threads = t.threads;
+  plan.rows = t.rows;
+  plan.columns = t.columns;
+  plan.tile_m = t.tile_m;
+  plan.tile_n = t.tile_n;
+  plan.depth = t.depth;
+  return plan;
+}
+
+bool tile_fits(const TileChoice& t, const Limits& limits) {
+  return t.threads <= limits.max_workgroup_invocations &&
+         (t.tile_m + t.tile_n + 8) * t.depth * 4 <= limits.max_workgroup_storage;
+}
+
+ConvPlan block_plan(std::uint32_t threads, std::uint32_t rows, std::uint32_t columns, bool lanes_channels) {
+  ConvPlan plan;
+  plan.kind = ConvKind::block;
+  plan.threads = threads;
+  plan.rows = rows;
+  plan.columns = columns;
+  plan.lanes_channels = lanes_channels;
+  plan.tile_m = lanes_channels ? threads : rows;
+  plan.tile_n = lanes_channels ? columns : threads * columns;
+  return plan;
+}
+
+std::uint64_t groups_of(const ConvPlan& plan, const ConvProblem& p) {
+  const std::uint64_t tiles_n = ceil_div(p.columns, plan.tile_n);
+  return plan.lanes_channels ? ceil_div(p.rows * p.groups, plan.tile_m) * tiles_n
+                             : ceil_div(p.rows, plan.tile_m) * tiles_n * p.groups;
+}
+
+ConvPlan packed_plan(std::uint32_t rows, std::uint32_t columns) {
+  ConvPlan plan = block_plan(kCpuLanes, rows, columns, false);
+  plan.kind = ConvKind::packed;
+  return plan;
+}
+
+ConvPlan choose_blocks(bool cpu, const ConvProblem& p) {
+  const std::uint32_t lanes = cpu ? kCpuLanes : kGpuLanes;
+  if (cpu && p.can_pack && p.rows >= kPackedRows && p.channels >= kPackedChannels) {
+    return packed_plan(p.rows > 4 ? 8 : 4, p.columns > 4 * kCpuLanes ? 8 : 4);
+  }
+  if (p.rows >= 3) return block_plan(lanes, 4, 4, false);
+  // One row a lane. Along the columns, unless neighbours in memory are the channels, or columns are few.
+  const bool along_channels = p.rows * p.groups * 2 > lanes && (p.channels_inner || p.columns * 2 <= lanes * 4u);
+  return block_plan(lanes, 1, 4, along_channels);
+}
+
+ConvPlan choose_tile(const Limits& limits, const ConvProblem& p) {
+  ConvPlan plan;
+  for (const TileChoice& t : kTiles) {
+    if (!tile_fits(t, limits)) continue;
+    plan = tile_plan(t);
+    const bool half_empty = p.rows * 2 <= t.tile_m;
+    if (!half_empty && groups_of(plan, p) >= t.least_groups) break;
+  }
+  return plan;
+}
+
+}  // namespace
+
+ConvPlan choose_conv(bool cpu, const Limits& limits, const ConvProblem& p) {
+  ConvPlan plan = !cpu && p.rows >= kTileRows ? choose_tile(limits, p) : choose_blocks(cpu, p);
+  const std::uint64_t fill = cpu ? kCpuFill : kGpuFill;
+  const std::uint64_t least_part = cpu ? kCpuLeastPart : kGpuLeastPart;
+  const std::uint64_t groups = groups_of(plan, p);
+  if (groups < fill && p.inner >= 2 * least_part) {
+    plan.splits = std::min(ceil_div(fill, groups), p.inner / least_part);
+  }
+  plan.splits = std::max(plan.splits, ceil_div(p.inner, kLongestPart));
+  return plan;
+}
+
+std::vector<ConvPlan> conv_plans(bool cpu, const Limits& limits) {
+  std::vector<ConvPlan> plans;
+  if (!cpu) {
+    for (const TileChoice& t : kTiles) {
+      if (tile_fits(t, limits)) plans.push_back(tile_plan(t));
+    }
+  }
+  const std::uint32_t lanes = cpu ? kCpuLanes : kGpuLanes;
+  plans.push_back(block_plan(lanes, 4, 4, false));
+  if (cpu) {
+    for (const std::uint32_t rows : {4u, 8u}) {
+      for (const std::uint32_t columns : {4u, 8u}) plans.push_back(packed_plan(rows, columns));
+    }
+  }
+  plans.push_back(block_plan(lanes, 1, 4, false));
+  plans.push_back(block_plan(lanes, 1, 4, true));
+  return plans;
+}
+
+}  // namespace weft::ops
