@@ -6,36 +6,27 @@
 #include <vector>
 
 #include "ops/infer.h"
-#include "ops/rows.h"
+#include "ops/row_ops.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 #include "wgsl/layer_norm.wgsl.h"
 
 namespace weft {
-namespace {
 
-/// Weight or bias as the kernel reads it: f32, dense, one element for each of a row.
-Tensor prepared(std::string_view name, const Tensor& given, const Shape& normalized) {
-  if (!given) return given;
-  if (!is_float(given.dtype())) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("layer_norm: {} is {}, not a float", name, to_string(given.dtype())), "cast it to float32");
-  }
-  bool fits = given.rank() <= normalized.rank();
-  for (std::size_t i = 0; fits && i < given.rank(); ++i) {
-    const std::int64_t length = given.shape()[given.rank() - 1 - i];
-    fits = length == 1 || length == normalized[normalized.rank() - 1 - i];
-  }
-  if (!fits) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("layer_norm: {} of shape {} does not broadcast to the normalised axes {}", name,
-                            to_string(given.shape()), to_string(normalized)),
-                fmt::format("give it shape {}", to_string(normalized)));
-  }
-  return contiguous(cast(broadcast_to(given, normalized), DType::f32));
+ops::RowOp ops::layer_norm_row_op(bool weight, bool bias) {
+  const auto make = [](bool w, bool b) {
+    return std::string(wgsl::layer_norm) +
+           fmt::format("\nfn result(x: V, m: f32, s: f32, r: u32) -> V {{ return (x - m) * scale_of(s){}{}; }}\n",
+                       w ? " * weight[(params.weight_offset + r) / UNIT]" : "",
+                       b ? " + bias[(params.bias_offset + r) / UNIT]" : "");
+  };
+  static const std::array<std::string, 4> texts{make(false, false), make(true, false), make(false, true),
+                                                make(true, true)};
+  RowOp op;
+  op.name = "layer_norm";
+  op.text = texts[(weight ? 1U : 0U) + (bias ? 2U : 0U)];
+  return op;
 }
-
-}  // namespace
 
 Tensor layer_norm(const Tensor& x, const LayerNormOptions& options) {
   constexpr std::string_view kName = "layer_norm";
@@ -52,19 +43,10 @@ Tensor layer_norm(const Tensor& x, const LayerNormOptions& options) {
   std::iota(axes.begin(), axes.end(), axis);
   const Shape normalized(std::span<const std::int64_t>(x.shape().begin() + axis, axes.size()));
 
-  ops::RowOp op;
-  op.name = kName;
+  ops::RowOp op = ops::layer_norm_row_op(static_cast<bool>(options.weight), static_cast<bool>(options.bias));
   op.eps = static_cast<float>(options.eps);
-  op.weight = prepared("weight", options.weight, normalized);
-  op.bias = prepared("bias", options.bias, normalized);
-  if (x.size() == 0) return ops::run_rows(op, x, axes);
-  const std::string text =
-      std::string(wgsl::layer_norm) + fmt::format(R"(
-fn result(x: V, m: f32, s: f32, r: u32) -> V {{ return (x - m) * scale_of(s){}{}; }}
-)",
-                                                  op.weight ? " * weight[(params.weight_offset + r) / UNIT]" : "",
-                                                  op.bias ? " + bias[(params.bias_offset + r) / UNIT]" : "");
-  op.text = text;
+  op.weight = ops::row_operand(kName, "weight", options.weight, normalized);
+  op.bias = ops::row_operand(kName, "bias", options.bias, normalized);
   return ops::run_rows(op, x, axes);
 }
 

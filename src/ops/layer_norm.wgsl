@@ -4,6 +4,9 @@
 // the rounding of large sums.
 fn none() -> f32 { return 0.0; }
 fn first(a: f32, x: f32, origin: f32) -> f32 { return a + (x - origin); }
+fn first_4(x: vec4<f32>, origin: f32) -> f32 {
+  return ((x.x - origin) + (x.y - origin)) + ((x.z - origin) + (x.w - origin));
+}
 fn first_all(a: f32, b: f32) -> f32 { return a + b; }
 fn first_of(a: f32, count: f32, origin: f32) -> f32 { return origin + a / count; }
 fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32 { return a + (piece - origin) * count; }

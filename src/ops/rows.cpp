@@ -6,6 +6,8 @@
 #include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <map>
+#include <tuple>
 
 #include "base/checked.h"
 #include "weft/error.h"
@@ -103,40 +105,80 @@ RowPlan plan_rows(bool cpu, const AxisPair& kept, const AxisPair& row, bool quad
   }
   const std::uint64_t units = ceil_div(plan.chunk, unit);
   plan.group = std::clamp<std::uint32_t>(std::bit_ceil(static_cast<std::uint32_t>(ceil_div(units, 4))), 32, kMaxGroup);
-  plan.held = static_cast<std::uint32_t>(ceil_div(units, plan.group));
+  // Powers of two, so that few kernels serve all lengths.
+  plan.held = std::bit_ceil(static_cast<std::uint32_t>(ceil_div(units, plan.group)));
   return plan;
 }
 
-/// The kernel of a workgroup that reads its row or piece once and keeps it in registers: unrolled by name, as compilers
-/// put an array that a loop indexes into memory.
-std::string holding_kernels(std::uint32_t held) {
+/// `join(a, b)` over values[0 .. count), pairwise: a short chain, and rounding errors of a short sum.
+std::string folded_text(std::string_view join, const std::vector<std::string>& values) {
+  if (values.size() == 1) return values.front();
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  return fmt::format("{}({}, {})", join, folded_text(join, {values.begin(), middle}),
+                     folded_text(join, {middle, values.end()}));
+}
+
+/// Joins a value of each thread for all of a workgroup, in two steps of two barriers in all: kTops threads join what
+/// stands kTops apart, then every thread joins theirs.
+std::string group_join(std::string_view name, std::string_view join, std::uint32_t group) {
+  constexpr std::uint32_t kTops = 16;
+  std::vector<std::string> apart, tops;
+  for (std::uint32_t i = 0; i < group; i += kTops) apart.push_back(fmt::format("tree[lane + {}u]", i));
+  for (std::uint32_t i = 0; i < kTops; ++i) tops.push_back(fmt::format("tops[{}]", i));
+  return fmt::format(R"(
+fn {0}(lane: u32, a: f32) -> f32 {{
+  tree[lane] = a;
+  workgroupBarrier();
+  if (lane < {1}u) {{
+    tops[lane] = {2};
+  }}
+  workgroupBarrier();
+  return {3};
+}}
+)",
+                     name, kTops, folded_text(join, apart), folded_text(join, tops));
+}
+
+/// The kernels of a workgroup that reads its row or piece once and keeps it in registers: unrolled by name, as
+/// compilers put an array that a loop indexes into memory.
+std::string holding_kernels(const RowOp& op, std::uint32_t held, std::uint32_t group) {
   std::string load, second, store;
   for (std::uint32_t i = 0; i < held; ++i) {
     load += fmt::format(R"(
   let r{0} = begin + (lane + {0}u * GROUP) * UNIT;
   var h{0}: V;
   if (r{0} < end) {{
-    h{0} = read_x(x_at + r{0} * params.stride);
-    a = first_v(a, h{0}, origin);
+    h{0} = read_x(x_at + r{0} * params.stride);{1}
   }})",
-                        i);
-    second += fmt::format("\n  if (r{0} < end) {{ s += second_v(h{0}, m); }}", i);
-    store += fmt::format(
-        "\n  if (r{0} < end) {{ write_out(out_at + r{0} * params.out_stride, result(h{0}, m, s, r{0})); }}", i);
+                        i, op.one_statistic ? "" : fmt::format("\n    a = first_v(a, h{}, origin);", i));
+    const std::string_view share =
+        op.keeps ? "h{0} = kept(h{0}, m);\n    s += sum_v(h{0});" : "s += second_v(h{0}, m);";
+    second += fmt::format("\n  if (r{0} < end) {{\n    {1}\n  }}", i, fmt::format(fmt::runtime(share), i));
+    store +=
+        fmt::format("\n  if (r{0} < end) {{ write_out(out_at + r{0} * params.out_stride, {1}(h{0}, m, s, r{0})); }}", i,
+                    op.keeps ? "kept_result" : "result");
   }
+  const std::string stats = fmt::format(
+      R"({0}{1}
+  var s = 0.0;{2}
+  s = group_sum(lane, s);)",
+      op.one_statistic ? "" : "\n  let origin = origin_of(read_x(x_at + begin * params.stride));\n  var a = none();",
+      load,
+      (op.one_statistic ? "\n  let m = 0.0;"
+                        : "\n  let m = first_of(group_first(lane, a), f32(end - begin), origin);") +
+          second);
   return fmt::format(R"(
+var<workgroup> tree: array<f32, GROUP>;
+var<workgroup> tops: array<f32, 16>;
+fn sum_of(a: f32, b: f32) -> f32 {{ return a + b; }}
+{0}{1}
 @compute @workgroup_size(GROUP)
 fn hold(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
   let row = min(group.x + group.y * 32768u, params.rows - 1u);
   let begin = 0u;
   let end = params.length;
   let x_at = x_place(row);
-  let out_at = out_place(row);
-  let origin = origin_of(read_x(x_at + begin * params.stride));
-  var a = none();{0}
-  let m = first_of(group_first(lane, a), f32(end - begin), origin);
-  var s = 0.0;{1}
-  s = group_sum(lane, s);{2}
+  let out_at = out_place(row);{2}{3}
 }}
 
 @compute @workgroup_size(GROUP)
@@ -144,67 +186,95 @@ fn hold_stats(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation
   let t = min(group.x + group.y * 32768u, params.rows * params.splits - 1u);
   let begin = t % params.splits * params.chunk;
   let end = min(begin + params.chunk, params.length);
-  let x_at = x_place(t / params.splits);
-  let origin = origin_of(read_x(x_at + begin * params.stride));
-  var a = none();{0}
-  let m = first_of(group_first(lane, a), f32(end - begin), origin);
-  var s = 0.0;{1}
-  s = group_sum(lane, s);
+  let x_at = x_place(t / params.splits);{2}
   if (lane == 0u) {{
     pieces_out[t] = vec2<f32>(m, s);
   }}
 }}
 )",
-                     load, second, store);
+                     op.one_statistic ? "" : group_join("group_first", "first_all", group),
+                     group_join("group_sum", "sum_of", group), stats, store);
 }
 
-Kernel row_kernel(const Device& device, const RowOp& op, const RowPlan& plan, DType in, DType out, bool folded,
-                  std::string_view entry) {
-  const std::string key = fmt::format("rows:{}:{}:{}:{}:{}:{}:{}:{}:{}:{}:{}", op.name, entry, wgsl_name(in),
-                                      in == DType::bool_, wgsl_name(out), plan.quads, plan.group, plan.held, folded,
-                                      static_cast<bool>(op.weight), static_cast<bool>(op.bias));
-  return dispatch::library_kernel(state_of(device), key, [&] {
-    const std::string_view v = plan.quads ? "vec4<f32>" : "f32";
-    const auto array_of = [&](std::string_view scalar) {
-      return plan.quads ? fmt::format("array<vec4<{}>>", scalar) : fmt::format("array<{}>", scalar);
-    };
-    std::string text;
-    text += fmt::format("alias V = {};\nconst UNIT = {}u;\nconst GROUP = {}u;\nconst TWO_KEPT = {};\n", v,
-                        plan.quads ? 4 : 1, plan.group, folded);
-    text += fmt::format("@group(0) @binding(0) var<storage, read> x: {};\n", array_of(wgsl_name(in)));
-    text += fmt::format("@group(0) @binding(1) var<storage, read_write> out: {};\n", array_of(wgsl_name(out)));
-    if (op.weight) text += fmt::format("@group(0) @binding(2) var<storage, read> weight: {};\n", array_of("f32"));
-    if (op.bias) text += fmt::format("@group(0) @binding(3) var<storage, read> bias: {};\n", array_of("f32"));
-    text += "@group(0) @binding(4) var<storage, read> pieces: array<vec2<f32>>;\n";
-    text += "@group(0) @binding(5) var<storage, read_write> pieces_out: array<vec2<f32>>;\n";
-    text += fmt::format("fn read_x(i: u32) -> V {{ return V({}); }}\n", in == DType::bool_
-                                                                            ? "(x[i / 4u] >> (i % 4u * 8u)) & 0xffu"
-                                                                        : plan.quads ? "x[i / 4u]"
-                                                                                     : "x[i]");
-    text += fmt::format("fn write_out(i: u32, v: V) {{ out[i / UNIT] = {}(v); }}\n",
-                        plan.quads ? fmt::format("vec4<{}>", wgsl_name(out)) : std::string(wgsl_name(out)));
-    if (plan.quads) {
-      text += R"(fn origin_of(x: V) -> f32 { return x.x; }
-fn first_v(a: f32, x: V, origin: f32) -> f32 {
-  return first(first(first(first(a, x.x, origin), x.y, origin), x.z, origin), x.w, origin);
+/// All that chooses a kernel's text, next to the op.
+struct RowSpec {
+  std::string_view entry;
+  DType in = DType::f32, out = DType::f32;
+  bool quads = false;
+  std::uint32_t group = 64, held = 1;
+  bool folded = false;
+};
+
+std::string row_key(const RowOp& op, const RowSpec& spec) {
+  return fmt::format("rows:{}:{}:{}:{}:{}:{}:{}:{}:{}:{}", op.name, spec.entry, to_string(spec.in), to_string(spec.out),
+                     spec.quads, spec.group, spec.held, spec.folded, static_cast<bool>(op.weight),
+                     static_cast<bool>(op.bias));
 }
+
+KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
+  const std::string_view v = spec.quads ? "vec4<f32>" : "f32";
+  const auto array_of = [&](std::string_view scalar) {
+    return spec.quads ? fmt::format("array<vec4<{}>>", scalar) : fmt::format("array<{}>", scalar);
+  };
+  const std::string_view in = wgsl_name(spec.in);
+  const std::string_view out = wgsl_name(spec.out);
+  std::string text;
+  text += fmt::format("alias V = {};\nconst UNIT = {}u;\nconst GROUP = {}u;\nconst TWO_KEPT = {};\n", v,
+                      spec.quads ? 4 : 1, spec.group, spec.folded);
+  text += fmt::format("const ONE_STATISTIC = {};\n", op.one_statistic);
+  text += fmt::format("@group(0) @binding(0) var<storage, read> x: {};\n", array_of(in));
+  text += fmt::format("@group(0) @binding(1) var<storage, read_write> out: {};\n", array_of(out));
+  if (op.weight) text += fmt::format("@group(0) @binding(2) var<storage, read> weight: {};\n", array_of("f32"));
+  if (op.bias) text += fmt::format("@group(0) @binding(3) var<storage, read> bias: {};\n", array_of("f32"));
+  text += "@group(0) @binding(4) var<storage, read> pieces: array<vec2<f32>>;\n";
+  text += "@group(0) @binding(5) var<storage, read_write> pieces_out: array<vec2<f32>>;\n";
+  text += fmt::format("fn read_x(i: u32) -> V {{ return V({}); }}\n", spec.in == DType::bool_
+                                                                          ? "(x[i / 4u] >> (i % 4u * 8u)) & 0xffu"
+                                                                      : spec.quads ? "x[i / 4u]"
+                                                                                   : "x[i]");
+  text += fmt::format("fn write_out(i: u32, v: V) {{ out[i / UNIT] = {}(v); }}\n",
+                      spec.quads ? fmt::format("vec4<{}>", out) : std::string(out));
+  if (spec.quads) {
+    text += R"(fn origin_of(x: V) -> f32 { return x.x; }
+fn first_v(a: f32, x: V, origin: f32) -> f32 { return first_all(a, first_4(x, origin)); }
 fn second_v(x: V, m: f32) -> f32 { return (second(x.x, m) + second(x.y, m)) + (second(x.z, m) + second(x.w, m)); }
+fn sum_v(x: V) -> f32 { return (x.x + x.y) + (x.z + x.w); }
 )";
-    } else {
-      text += R"(fn origin_of(x: V) -> f32 { return x; }
+  } else {
+    text += R"(fn origin_of(x: V) -> f32 { return x; }
 fn first_v(a: f32, x: V, origin: f32) -> f32 { return first(a, x, origin); }
 fn second_v(x: V, m: f32) -> f32 { return second(x, m); }
+fn sum_v(x: V) -> f32 { return x; }
 )";
-    }
-    text += op.text;
-    text += wgsl::rows;
-    text += holding_kernels(plan.held);
-    KernelOptions options;
-    options.source = std::move(text);
-    options.entry_point = entry;
-    options.label = fmt::format("{}.{}", op.name, entry);
-    return options;
-  });
+  }
+  if (op.one_statistic) {
+    text += R"(fn none() -> f32 { return 0.0; }
+fn first(a: f32, x: f32, origin: f32) -> f32 { return a; }
+fn first_4(x: vec4<f32>, origin: f32) -> f32 { return 0.0; }
+fn first_all(a: f32, b: f32) -> f32 { return a; }
+fn first_of(a: f32, count: f32, origin: f32) -> f32 { return a; }
+fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32 { return a; }
+fn merge_second(s: f32, piece: vec2<f32>, count: f32, m: f32) -> f32 { return s + piece.y; }
+)";
+  }
+  text += op.text;
+  text += wgsl::rows;
+  text += holding_kernels(op, spec.held, spec.group);
+  KernelOptions options;
+  options.source = std::move(text);
+  options.entry_point = spec.entry;
+  options.label = fmt::format("{}.{}", op.name, spec.entry);
+  return options;
+}
+
+/// The kernels of a plan, in the order in which they run: one that does all, or statistics of pieces, then of rows,
+/// then the results.
+std::vector<std::string_view> entries_of(const RowPlan& plan) {
+  if (plan.splits == 1) return {plan.hold ? "hold" : "by_thread"};
+  return {plan.hold        ? "hold_stats"
+          : plan.by_column ? "stats_by_column"
+                           : "stats_by_row",
+          "merge", plan.by_column ? "write_by_column" : "write_by_group"};
 }
 
 void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const AxisPair& row, const Tensor& out) {
@@ -244,7 +314,9 @@ void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const Axi
 
   const auto run = [&](std::string_view entry, std::initializer_list<std::pair<std::uint32_t, const Window*>> operands,
                        Grid grid) {
-    const Kernel kernel = row_kernel(device, op, plan, x.dtype(), out.dtype(), kept.folded(), entry);
+    const RowSpec spec{entry, x.dtype(), out.dtype(), plan.quads, plan.group, plan.held, kept.folded()};
+    const Kernel kernel =
+        dispatch::library_kernel(state_of(device), row_key(op, spec), [&] { return row_options(op, spec); });
     std::vector<BindingRange> ranges;
     for (const BindingInfo& info : kernel.bindings()) {
       const auto it =
@@ -257,12 +329,12 @@ void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const Axi
   const Window* b = bias ? &*bias : nullptr;
   const std::uint64_t threads = kept.count() * plan.splits;
   const Grid thread_grid = fold_groups(ceil_div(threads, plan.group), op.name);
+  const Grid piece_grid = plan.hold ? fold_groups(threads, op.name) : thread_grid;
+  const std::vector<std::string_view> entries = entries_of(plan);
   if (plan.splits == 1) {
-    run(plan.hold ? "hold" : "by_thread", {{0, &x_window}, {1, &out_window}, {2, w}, {3, b}},
-        plan.hold ? fold_groups(threads, op.name) : thread_grid);
+    run(entries[0], {{0, &x_window}, {1, &out_window}, {2, w}, {3, b}}, piece_grid);
     return;
   }
-  // Statistics of pieces, of rows, then the results.
   Device owner = device;
   const auto pairs = [&](std::uint64_t count) {
     Window made;
@@ -271,13 +343,9 @@ void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const Axi
   };
   const Window pieces = pairs(threads);
   const Window merged = pairs(kept.count());
-  run(plan.hold        ? "hold_stats"
-      : plan.by_column ? "stats_by_column"
-                       : "stats_by_row",
-      {{0, &x_window}, {5, &pieces}}, plan.hold ? fold_groups(threads, op.name) : thread_grid);
-  run("merge", {{4, &pieces}, {5, &merged}}, fold_groups(ceil_div(kept.count(), plan.group), op.name));
-  run(plan.by_column ? "write_by_column" : "write_by_group",
-      {{0, &x_window}, {1, &out_window}, {2, w}, {3, b}, {4, &merged}},
+  run(entries[0], {{0, &x_window}, {5, &pieces}}, piece_grid);
+  run(entries[1], {{4, &pieces}, {5, &merged}}, fold_groups(ceil_div(kept.count(), plan.group), op.name));
+  run(entries[2], {{0, &x_window}, {1, &out_window}, {2, w}, {3, b}, {4, &merged}},
       plan.by_column ? thread_grid : fold_groups(threads, op.name));
 }
 
@@ -384,6 +452,60 @@ bool fits_binding(const Tensor& x) {
 
 bool starts_on_quads(const AxisPair& kept, std::uint32_t offset, std::uint32_t out_offset) noexcept {
   return offset % 4 == 0 && out_offset % 4 == 0 && kept.stride[0] % 4 == 0 && kept.stride[1] % 4 == 0;
+}
+
+Tensor row_operand(std::string_view op, std::string_view name, const Tensor& given, const Shape& normalized) {
+  if (!given) return given;
+  if (!is_float(given.dtype())) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} is {}, not a float", op, name, to_string(given.dtype())), "cast it to float32");
+  }
+  bool fits = given.rank() <= normalized.rank();
+  for (std::size_t i = 0; fits && i < given.rank(); ++i) {
+    const std::int64_t length = given.shape()[given.rank() - 1 - i];
+    fits = length == 1 || length == normalized[normalized.rank() - 1 - i];
+  }
+  if (!fits) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} of shape {} does not broadcast to the normalised axes {}", op, name,
+                            to_string(given.shape()), to_string(normalized)),
+                fmt::format("give it shape {}", to_string(normalized)));
+  }
+  return contiguous(cast(broadcast_to(given, normalized), DType::f32));
+}
+
+void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisitor& visit) {
+  // The plans of both classes over lengths around all their seams: by row, by column, of one or many rows.
+  std::map<std::tuple<std::string_view, bool, std::uint32_t, std::uint32_t>, RowPlan> plans;
+  const auto add = [&](bool cpu, std::uint64_t rows, std::uint64_t length, bool columns, bool quads) {
+    AxisPair kept, row;
+    kept.length[1] = rows;
+    row.length[1] = length;
+    kept.stride[1] = static_cast<std::int64_t>(columns ? 1 : length);
+    row.stride[1] = static_cast<std::int64_t>(columns ? rows : 1);
+    const RowPlan plan = plan_rows(cpu, kept, row, quads && !columns);
+    for (std::string_view entry : entries_of(plan)) plans.try_emplace({entry, plan.quads, plan.group, plan.held}, plan);
+  };
+  for (std::uint64_t length = 1; length < 40000; length += length < 300 ? 1 : length / 32) {
+    for (std::uint64_t rows : {std::uint64_t{1}, std::uint64_t{2}, kCpuRows, kGpuThreads}) {
+      for (int choice = 0; choice < 8; ++choice) {
+        add((choice & 1) != 0, rows, (choice & 2) != 0 ? length * 4 : length, (choice & 4) != 0, (choice & 2) != 0);
+      }
+    }
+  }
+  std::vector<DType> inputs{DType::f32, DType::i32, DType::u32, DType::bool_};
+  if (device.features().f16) inputs.push_back(DType::f16);
+  for (DType in : inputs) {
+    for (const auto& [found, plan] : plans) {
+      if (plan.quads && !is_float(in)) continue;
+      for (bool folded : {false, true}) {
+        const RowSpec spec{
+            std::get<0>(found), in,    in == DType::f16 ? DType::f16 : DType::f32, plan.quads, plan.group,
+            plan.held,          folded};
+        visit(row_key(op, spec), row_options(op, spec));
+      }
+    }
+  }
 }
 
 Tensor run_rows(const RowOp& op, const Tensor& x, std::span<const std::size_t> axes) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/catalog.h"
 #include "ops/launch.h"
 #include "weft/tensor.h"
 
@@ -61,6 +62,7 @@ bool starts_on_quads(const AxisPair& kept, std::uint32_t offset, std::uint32_t o
 /// the first (a sum of exponentials, of centred squares), then a result per element. `text` is WGSL and defines
 ///   fn none() -> f32                                                     the first statistic of no elements
 ///   fn first(a: f32, x: f32, origin: f32) -> f32                         takes in an element
+///   fn first_4(x: vec4<f32>, origin: f32) -> f32                         of four elements
 ///   fn first_all(a: f32, b: f32) -> f32                                  joins two of them
 ///   fn first_of(a: f32, count: f32, origin: f32) -> f32                  the finished statistic of `count` elements
 ///   fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32   takes in the finished statistic of a piece
@@ -74,11 +76,25 @@ bool starts_on_quads(const AxisPair& kept, std::uint32_t offset, std::uint32_t o
 struct RowOp {
   std::string_view name;
   std::string_view text;
+  /// There is no first statistic (m is 0), and pieces' second ones add up: `text` defines `second` and `result` only.
+  bool one_statistic = false;
+  /// Where a row is kept in registers, shares are kept instead of elements, for a `second` that is dear: `text` also
+  /// defines
+  ///   fn kept(x: V, m: f32) -> V                                 the shares of the elements
+  ///   fn kept_result(share: V, m: f32, s: f32, r: u32) -> V      the results from them
+  bool keeps = false;
   float eps = 0;
   Tensor weight{};  ///< f32, contiguous, one element for each of a row; empty for none
   Tensor bias{};
 };
 /// Runs the op over rows that lie along `axes` of `x`. Gives f16 for f16, else f32.
 Tensor run_rows(const RowOp& op, const Tensor& x, std::span<const std::size_t> axes);
+
+/// A weight or bias as RowOp wants it, from one that broadcasts to the normalised axes (empty: for none). Throws
+/// Error{invalid_argument} that names `op` and `name`.
+Tensor row_operand(std::string_view op, std::string_view name, const Tensor& given, const Shape& normalized);
+
+/// Every kernel that run_rows can come to for this op (its text, and whether it has weight and bias); see OpFamily.
+void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisitor& visit);
 
 }  // namespace weft::ops

@@ -1,5 +1,5 @@
 // Row ops. The text in front of this (rows.cpp, and a RowOp's own) defines V (f32, or vec4<f32> where rows can be read
-// four at a time), UNIT (its elements), GROUP, TWO_KEPT, the bindings x, out, pieces, pieces_out, read_x, write_out, and
+// four at a time), UNIT (its elements), GROUP, TWO_KEPT, ONE_STATISTIC (there is no first one), the bindings x, out, pieces, pieces_out, read_x, write_out, and
 // what the op computes.
 struct Params {
   offset: u32,
@@ -41,18 +41,21 @@ const BLOCK = 32u;
 
 fn stats(row: u32, begin: u32, end: u32) -> vec2<f32> {
   let at = x_place(row);
-  let origin = origin_of(read_x(at + begin * params.stride));
-  var a = none();
+  var m = 0.0;
   var r = begin;
-  while (r < end) {
-    var block = none();
-    for (var i = 0u; i < BLOCK && r < end; i++) {
-      block = first_v(block, read_x(at + r * params.stride), origin);
-      r += UNIT;
+  if (!ONE_STATISTIC) {
+    let origin = origin_of(read_x(at + begin * params.stride));
+    var a = none();
+    while (r < end) {
+      var block = none();
+      for (var i = 0u; i < BLOCK && r < end; i++) {
+        block = first_v(block, read_x(at + r * params.stride), origin);
+        r += UNIT;
+      }
+      a = first_all(a, block);
     }
-    a = first_all(a, block);
+    m = first_of(a, f32(end - begin), origin);
   }
-  let m = first_of(a, f32(end - begin), origin);
   var s = 0.0;
   r = begin;
   while (r < end) {
@@ -119,12 +122,15 @@ fn merge(@builtin(global_invocation_id) id: vec3<u32>) {
     return;
   }
   let at = row * params.splits;
-  let origin = pieces[at].x;
-  var a = none();
-  for (var i = 0u; i < params.splits; i++) {
-    a = merge_first(a, pieces[at + i].x, piece_count(i), origin);
+  var m = 0.0;
+  if (!ONE_STATISTIC) {
+    let origin = pieces[at].x;
+    var a = none();
+    for (var i = 0u; i < params.splits; i++) {
+      a = merge_first(a, pieces[at + i].x, piece_count(i), origin);
+    }
+    m = first_of(a, f32(params.length), origin);
   }
-  let m = first_of(a, f32(params.length), origin);
   var s = 0.0;
   for (var i = 0u; i < params.splits; i++) {
     let piece = pieces[at + i];
@@ -151,35 +157,4 @@ fn write_by_column(@builtin(global_invocation_id) id: vec3<u32>) {
     let begin = t / params.rows * params.chunk;
     write_row(row, begin, min(begin + params.chunk, params.length), UNIT, pieces[row]);
   }
-}
-
-var<workgroup> tree: array<f32, GROUP>;
-
-// Both end with a barrier before the tree is written again.
-fn group_first(lane: u32, a: f32) -> f32 {
-  tree[lane] = a;
-  for (var half = GROUP / 2u; half > 0u; half /= 2u) {
-    workgroupBarrier();
-    if (lane < half) {
-      tree[lane] = first_all(tree[lane], tree[lane + half]);
-    }
-  }
-  workgroupBarrier();
-  let all = tree[0];
-  workgroupBarrier();
-  return all;
-}
-
-fn group_sum(lane: u32, s: f32) -> f32 {
-  tree[lane] = s;
-  for (var half = GROUP / 2u; half > 0u; half /= 2u) {
-    workgroupBarrier();
-    if (lane < half) {
-      tree[lane] += tree[lane + half];
-    }
-  }
-  workgroupBarrier();
-  let all = tree[0];
-  workgroupBarrier();
-  return all;
 }

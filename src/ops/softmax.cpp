@@ -1,3 +1,5 @@
+#include "ops/row_ops.h"
+
 #include <array>
 #include <string>
 
@@ -7,39 +9,54 @@
 #include "wgsl/softmax.wgsl.h"
 
 namespace weft {
+namespace ops {
 namespace {
 
-Tensor run(std::string_view name, std::string_view result, const Tensor& x, SoftmaxOptions options) {
-  ops::common_device(name, std::array{&x});
-  const std::array axes{ops::normalize_axis(name, options.axis, x.shape())};
-  const std::string text = std::string(wgsl::softmax) + std::string(result);
-  ops::RowOp op;
-  op.name = name;
-  op.text = text;
-  return ops::run_rows(op, x, axes);
+Tensor run(const RowOp& op, const Tensor& x, SoftmaxOptions options) {
+  common_device(op.name, std::array{&x});
+  const std::array axes{normalize_axis(op.name, options.axis, x.shape())};
+  return run_rows(op, x, axes);
 }
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, SoftmaxOptions options) {
-  return run("softmax", R"(
-fn result(x: V, m: f32, s: f32, r: u32) -> V {
+RowOp softmax_row_op() {
+  static const std::string text = std::string(wgsl::softmax) + R"(
+fn kept(x: V, m: f32) -> V { return shares(x, m); }
+fn kept_result(share: V, m: f32, s: f32, r: u32) -> V {
   if (!is_finite(m)) { return V(not_a_number()); }
-  let d = x - m;
-  return select(exp(d), V(), d < V(-104.0)) / s;
+  return share * (1.0 / s);
 }
-)",
-             x, options);
+fn result(x: V, m: f32, s: f32, r: u32) -> V { return kept_result(shares(x, m), m, s, r); }
+)";
+  RowOp op;
+  op.name = "softmax";
+  op.text = text;
+  op.keeps = true;
+  return op;
 }
 
-Tensor log_softmax(const Tensor& x, SoftmaxOptions options) {
-  return run("log_softmax", R"(
+RowOp log_softmax_row_op() {
+  static const std::string text = std::string(wgsl::softmax) + R"(
 fn result(x: V, m: f32, s: f32, r: u32) -> V {
   if (!is_finite(m)) { return V(not_a_number()); }
   return (x - m) - log(s);
 }
-)",
-             x, options);
+)";
+  RowOp op;
+  op.name = "log_softmax";
+  op.text = text;
+  return op;
+}
+
+}  // namespace ops
+
+Tensor softmax(const Tensor& x, SoftmaxOptions options) {
+  return ops::run(ops::softmax_row_op(), x, options);
+}
+
+Tensor log_softmax(const Tensor& x, SoftmaxOptions options) {
+  return ops::run(ops::log_softmax_row_op(), x, options);
 }
 
 }  // namespace weft

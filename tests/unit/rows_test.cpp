@@ -1,5 +1,5 @@
-// softmax, log_softmax and layer_norm against models in double: requirement B7, and cases N17, N18, N27, S03, S14, S15,
-// S27 and LM06 of the faults that others met.
+// softmax, log_softmax, layer_norm and rms_norm against models in double: requirement B7, and cases N17, N18, N27, S03,
+// S14, S15, S27 and LM06 of the faults that others met.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "ops/catalog.h"
 #include "ops/rows.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
+#include "weft/nn.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -148,6 +150,83 @@ TEST_P(Rows, LayerNormMatchesTheModelOnAnyShapeAxisDtypeAndStrides) {
     expect_near(testing::to_doubles(out), layer_norm_model(x.values, shape, axis, options.eps, weight, bias), scale,
                 scale);
     if (HasFailure()) return;
+  }
+}
+
+std::vector<double> rms_norm_model(const std::vector<double>& x, const Shape& shape, std::size_t axis, double eps,
+                                   const std::vector<double>& weight) {
+  std::vector<double> out(x.size());
+  each_row(shape, axis, shape.rank(), [&](const std::vector<std::size_t>& at) {
+    double square = 0;
+    for (std::size_t i : at) square += x[i] * x[i] / static_cast<double>(at.size());
+    for (std::size_t r = 0; r < at.size(); ++r) {
+      out[at[r]] = x[at[r]] / std::sqrt(square + eps) * (weight.empty() ? 1 : weight[r]);
+    }
+  });
+  return out;
+}
+
+TEST_P(Rows, RmsNormMatchesTheModelOnAnyShapeAxisDtypeAndStrides) {
+  std::vector<DType> kinds{DType::f32};
+  if (test_device().features().f16) kinds.push_back(DType::f16);
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    Shape shape = testing::random_shape(random, 4);
+    if (shape.rank() == 0) shape.push_back(5);
+    const DType dtype = kinds[seed % kinds.size()];
+    const Strided x = testing::random_strided(test_device(), random, shape, dtype);
+    const std::size_t axis = random() % shape.rank();
+    const Shape normalized(std::span<const std::int64_t>(shape.begin() + axis, shape.rank() - axis));
+    SCOPED_TRACE(std::string(to_string(dtype)) + " " + to_string(shape) + " strides " + to_string(x.tensor.strides()) +
+                 " axis " + std::to_string(axis) + " seed " + std::to_string(seed));
+    RmsNormOptions options;
+    options.axis = static_cast<std::int64_t>(axis);
+    options.eps = 0.25;
+    std::vector<double> weight;
+    if (random() % 2 == 0) {
+      const Strided w = testing::dense(test_device(), random, normalized, DType::f32);
+      options.weight = w.tensor;
+      weight = w.values;
+    }
+    const Tensor out = rms_norm(x.tensor, options);
+    ASSERT_EQ(out.shape(), shape);
+    ASSERT_EQ(out.dtype(), dtype);
+    const double scale = dtype == DType::f16 ? 2e-3 : 1e-5;
+    expect_near(testing::to_doubles(out), rms_norm_model(x.values, shape, axis, options.eps, weight), scale, scale);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Rows, RmsNormOfLongRowsAndOfHalvesThatOverflowTheirSquares) {
+  for (std::int64_t length : {1, 33, 1000, 2049, 100000}) {
+    std::mt19937 random(static_cast<std::uint32_t>(length));
+    const Strided x = testing::dense(test_device(), random, {3, length}, DType::f32);
+    expect_near(testing::to_doubles(rms_norm(x.tensor)), rms_norm_model(x.values, {3, length}, 1, 1e-5, {}), 1e-5,
+                1e-5);
+  }
+  if (!test_device().features().f16) return;
+  const std::vector<float16> x(64, float16(65504.0f));
+  for (float16 v : rms_norm(test_device().upload<float16>(x, {64})).to_host<float16>()) {
+    ASSERT_EQ(static_cast<float>(v), 1.0f);
+  }
+}
+
+TEST_P(Rows, RmsNormKeepsNanInItsRowAndRefusesWhatItCannotTake) {
+  const std::vector<float> got = rms_norm(floats({1, kNan, 3, 4}, {2, 2})).to_host<float>();
+  EXPECT_TRUE(std::isnan(got[0]) && std::isnan(got[1]));
+  EXPECT_NEAR(got[3], 4 / std::sqrt(12.5), 1e-5);
+  EXPECT_EQ(rms_norm(test_device().zeros({2, 0}, DType::f32)).shape(), (Shape{2, 0}));
+  EXPECT_THROW(rms_norm(test_device().zeros({3}, DType::i32)), Error);
+  RmsNormOptions options;
+  options.eps = -1;
+  EXPECT_THROW(rms_norm(floats({1, 2}, {2}), options), Error);
+  options = {};
+  options.weight = floats({1, 2, 3}, {3});
+  try {
+    rms_norm(floats({1, 2}, {2}), options);
+    ADD_FAILURE() << "a weight of 3 for rows of 2 was taken";
+  } catch (const Error& e) {
+    EXPECT_NE(e.message().find("rms_norm: weight of shape (3,)"), std::string::npos) << e.what();
   }
 }
 
@@ -307,6 +386,26 @@ TEST_P(Rows, ArraysPastTheBindingLimitAreWorkedInSlices) {
   test_device().read(out.buffer(), static_cast<std::size_t>(rows - 2) * 4096,
                      std::as_writable_bytes(std::span<float>(ends)));
   EXPECT_NEAR(ends[1023], 1.0 / 1024, 1e-8);
+}
+
+TEST(RowsCatalog, EveryKernelCompiles) {  // D11
+  std::vector<KernelOptions> all;
+  std::vector<std::string> keys;
+  ops::rows_family().visit_kernels(test_device(), [&](std::string_view key, const KernelOptions& options) {
+    keys.emplace_back(key);
+    all.push_back(options);
+  });
+  EXPECT_GT(all.size(), 100U);
+  const std::vector<PendingKernel> pending = test_device().prepare(all);
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    try {
+      pending[i].get();
+    } catch (const Error& e) {
+      ADD_FAILURE() << keys[i] << ": " << e.what();
+      return;
+    }
+  }
+  RecordProperty("kernels", static_cast<int>(all.size()));
 }
 
 }  // namespace

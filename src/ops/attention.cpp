@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/checked.h"
+#include "ops/attention_plan.h"
+#include "ops/infer_attention.h"
+#include "ops/launch.h"
+#include "ops/rows.h"
+#include "weft/error.h"
+#include "weft/nn.h"
+
+namespace weft {
+namespace ops {
+namespace {
+
+constexpr std::string_view kName = "attention";
+
+struct Params {
+  std::uint32_t queries, keys, dim, value_dim;
+  std::uint32_t rows, kv_heads;
+  std::uint32_t q_offset, q_batch, q_head, q_row;
+  std::uint32_t k_offset, k_batch, k_head, k_row;
+  std::uint32_t v_offset, v_batch, v_head, v_row;
+  std::uint32_t mask_offset, mask_batch, mask_head, mask_row, mask_key, mask_kind, mask_shift;
+  std::uint32_t lengths_offset, lengths_stride, lengths_kind;
+  std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, out_offset, all_rows, minus_zero;
+  float scale, softcap, minus_infinity, not_a_number;
+};
+
+struct MergeParams {
+  std::uint32_t all_rows, value_dim, splits, out_offset;
+  float not_a_number;
+};
+
+constexpr std::uint32_t word(std::int64_t v) {
+  return static_cast<std::uint32_t>(v);
+}
+
+/// What one call works on. q, k, v have an innermost stride of 1; the mask is broadcast to the scores.
+struct Operands {
+  Tensor q, k, v, mask, lengths, out;
+  AttentionShape shape;
+};
+
+/// Strides of the outer axes, and the offset, in whole fours.
+bool in_fours(const Tensor& x, std::uint32_t offset) {
+  bool all = offset % 4 == 0 && x.shape()[3] % 4 == 0;
+  for (std::size_t i = 0; i < 3; ++i) all = all && (x.shape()[i] == 1 || x.strides()[i] % 4 == 0);
+  return all;
+}
+
+std::uint64_t all_rows(const AttentionShape& s) {
+  return static_cast<std::uint64_t>(s.batch * s.heads * s.queries);
+}
+
+AttentionPlan plan_of(const Operands& a, bool quads) {
+  const Device& device = a.q.device();
+  return plan_attention(cpu_kernels(device), is_cpu(device), device.limits(), a.shape, a.q.dtype(), quads);
+}
+
+std::uint64_t partial_bytes(const Operands& a) {
+  const AttentionPlan plan = plan_of(a, false);
+  if (plan.splits == 1) return 0;
+  return checked_mul(checked_mul(all_rows(a.shape), static_cast<std::uint64_t>(a.shape.value_dim), kName),
+                     std::uint64_t{plan.splits} * 4, kName);
+}
+
+Kernel kernel_of(const Device& device, const std::string& key, const std::string& label, auto&& source) {
+  return dispatch::library_kernel(state_of(device), key, [&] {
+    KernelOptions options;
+    options.source = source();
+    options.label = label;
+    return options;
+  });
+}
+
+void run_block(const AttentionOptions& options, const Operands& a) {
+  const Device& device = a.q.device();
+  const AttentionShape& s = a.shape;
+  const Window q = window(a.q, kName);
+  const Window k = window(a.k, kName);
+  const Window v = window(a.v, kName);
+  const Window out = window(a.out, kName);
+  const Window mask = a.mask ? window(a.mask, kName) : k;
+  const Window lengths = a.lengths ? window(a.lengths, kName) : k;
+  const bool quads = in_fours(a.q, q.offset) && in_fours(a.k, k.offset) && in_fours(a.v, v.offset) &&
+                     out.offset % 4 == 0;
+  const AttentionPlan plan = plan_of(a, quads);
+
+  Params params{};
+  params.queries = word(s.queries);
+  params.keys = word(s.keys);
+  params.dim = word(s.dim);
+  params.value_dim = word(s.value_dim);
+  params.rows = word(s.heads / s.kv_heads * s.queries);
+  params.kv_heads = word(s.kv_heads);
+  const std::int64_t unit = quads ? 4 : 1;
+  const auto stride = [&](const Tensor& x, std::size_t axis) {
+    return x.shape()[axis] == 1 ? 0U : word(x.strides()[axis] / unit);
+  };
+  params.q_offset = q.offset / static_cast<std::uint32_t>(unit);
+  params.q_batch = stride(a.q, 0);
+  params.q_head = stride(a.q, 1);
+  params.q_row = stride(a.q, 2);
+  params.k_offset = k.offset / static_cast<std::uint32_t>(unit);
+  params.k_batch = stride(a.k, 0);
+  params.k_head = stride(a.k, 1);
+  params.k_row = stride(a.k, 2);
+  params.v_offset = v.offset / static_cast<std::uint32_t>(unit);
+  params.v_batch = stride(a.v, 0);
+  params.v_head = stride(a.v, 1);
+  params.v_row = stride(a.v, 2);
+  if (a.mask) {
+    params.mask_offset = mask.offset;
+    params.mask_batch = word(a.mask.strides()[0]);
+    params.mask_head = word(a.mask.strides()[1]);
+    params.mask_row = word(a.mask.strides()[2]);
+    params.mask_key = word(a.mask.strides()[3]);
+    params.mask_kind = a.mask.dtype() == DType::bool_ ? 1 : a.mask.dtype() == DType::f32 ? 2 : 3;
+    params.mask_shift = a.mask.dtype() == DType::bool_ ? 2 : a.mask.dtype() == DType::f32 ? 0 : 1;
+  }
+  if (a.lengths) {
+    params.lengths_offset = lengths.offset;
+    params.lengths_stride = word(a.lengths.strides()[0]);
+    params.lengths_kind = a.lengths.dtype() == DType::i32 ? 1 : 2;
+  }
+  params.causal = options.causal ? 1 : 0;
+  params.tiles = plan.tiles;
+  params.value_chunks = plan.value_chunks;
+  params.splits = plan.splits;
+  params.chunk = plan.chunk;
+  params.groups = static_cast<std::uint32_t>(plan.groups);
+  params.out_offset = plan.spec.partial ? 0 : out.offset / static_cast<std::uint32_t>(unit);
+  params.all_rows = static_cast<std::uint32_t>(all_rows(s));
+  params.minus_zero = 0x80000000U;
+  params.scale = static_cast<float>(options.scale ? *options.scale : 1 / std::sqrt(static_cast<double>(s.dim)));
+  params.softcap = static_cast<float>(options.softcap);
+  params.minus_infinity = -std::numeric_limits<float>::infinity();
+  params.not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+  const Grid grid = fold_groups(plan.groups, kName);
+  const Kernel kernel = kernel_of(device, attention_key(plan.spec), plan.spec.cpu ? "attention.lane" : "attention.tile",
+                                  [&] { return attention_source(plan.spec); });
+  if (!plan.spec.partial) {
+    launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, out.range}, params, grid);
+    return;
+  }
+  Device owner = device;
+  const auto made = [&](std::uint64_t bytes) { return BindingRange(owner.alloc(bytes), 0, bytes); };
+  const BindingRange sums = made(partial_bytes(a));
+  const BindingRange stats = made(std::uint64_t{params.all_rows} * plan.splits * 8);
+  launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, sums, stats}, params, grid);
+
+  const Kernel merge = kernel_of(device, fmt::format("attention/merge/{}", to_string(a.out.dtype())), "attention.merge",
+                                 [&] { return attention_merge_source(a.out.dtype()); });
+  const MergeParams joined{params.all_rows, params.value_dim, plan.splits, out.offset, params.not_a_number};
+  launch(device, merge, {sums, stats, out.range}, joined,
+         fold_groups(ceil_div(static_cast<std::uint64_t>(a.out.size()), std::uint64_t{64}), kName));
+}
+
+/// Cuts the batch, then the heads, until all fits its bindings.
+void run_parts(const AttentionOptions& options, const Operands& a) {
+  const std::uint64_t limit = a.q.device().limits().max_storage_binding_size;
+  const bool fits = fits_binding(a.q) && fits_binding(a.k) && fits_binding(a.v) && fits_binding(a.out) &&
+                    (!a.mask || window_bytes(a.mask) <= limit) && partial_bytes(a) <= limit;
+  const std::size_t axis = a.shape.batch > 1 ? 0 : 1;
+  const std::int64_t length = axis == 0 ? a.shape.batch : a.shape.kv_heads;
+  if (fits || length < 2) {
+    run_block(options, a);
+    return;
+  }
+  const std::int64_t group = a.shape.heads / a.shape.kv_heads;
+  const auto run = [&](std::int64_t start, std::int64_t count) {
+    Operands part = a;
+    (axis == 0 ? part.shape.batch : part.shape.kv_heads) = count;
+    const std::int64_t q_step = axis == 0 ? 1 : group;
+    if (axis == 1) part.shape.heads = count * group;
+    part.q = part_of(a.q, axis, start * q_step, count * q_step);
+    part.k = part_of(a.k, axis, start, count);
+    part.v = part_of(a.v, axis, start, count);
+    part.out = part_of(a.out, axis, start * q_step, count * q_step);
+    if (a.mask) part.mask = part_of(a.mask, axis, start * q_step, count * q_step);
+    if (a.lengths && axis == 0) part.lengths = part_of(a.lengths, 0, start, count);
+    run_parts(options, part);
+  };
+  run(0, length / 2);
+  run(length / 2, length - length / 2);
+}
+
+void check_number(std::string_view name, double value, bool good, std::string_view fix) {
+  if (good) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("attention: {} is {}", name, value), std::string(fix));
+}
+
+}  // namespace
+}  // namespace ops
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  std::vector<const Tensor*> given{&q, &k, &v};
+  if (options.mask) given.push_back(&options.mask);
+  if (options.lengths) given.push_back(&options.lengths);
+  Device device = ops::common_device(ops::kName, given);
+  ops::check_attention_types(q.dtype(), k.dtype(), v.dtype());
+  ops::Operands a;
+  a.shape = ops::attention_shape(q.shape(), k.shape(), v.shape());
+  if (options.mask) ops::check_attention_mask(a.shape, options.mask.shape(), options.mask.dtype());
+  if (options.lengths) ops::check_attention_lengths(a.shape, options.lengths.shape(), options.lengths.dtype());
+  const double scale = options.scale.value_or(1);
+  ops::check_number("scale", scale, std::isfinite(scale), "give a finite number, or none for 1 / sqrt(dim)");
+  ops::check_number("softcap", options.softcap, std::isfinite(options.softcap) && options.softcap >= 0,
+                    "give a finite number over 0, or 0 for none");
+  const std::uint64_t rows =
+      checked_mul(static_cast<std::uint64_t>(a.shape.heads), static_cast<std::uint64_t>(a.shape.queries), ops::kName);
+  if (rows > (1 << 30) || a.shape.keys > (1 << 30)) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("attention: {} queries of all heads and {} keys, the limit of each is {}", rows,
+                            a.shape.keys, 1 << 30),
+                "work on slices");
+  }
+  if (a.shape.keys == 0) return device.zeros(a.shape.result(), q.dtype());
+  a.out = device.empty(a.shape.result(), q.dtype());
+  if (a.out.size() == 0) return a.out;
+
+  // As they lie when the elements of a head lie side by side.
+  const auto readable = [](const Tensor& x) {
+    return x.shape()[3] == 1 || x.strides()[3] == 1 ? x : contiguous(x);
+  };
+  a.q = readable(q);
+  a.k = readable(k);
+  a.v = readable(v);
+  if (options.mask) a.mask = broadcast_to(options.mask, a.shape.scores());
+  a.lengths = options.lengths;
+  ops::run_parts(options, a);
+  return a.out;
+}
+
+}  // namespace weft

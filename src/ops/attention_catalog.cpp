@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "ops/attention_plan.h"
+#include "ops/catalog.h"
+
+namespace weft::ops {
+namespace {
+
+constexpr std::array kOps{
+    OpEntry{"attention", "f32, f16 (mask: bool, f32, f16)", "softmax(q kᵀ · scale + mask) v by heads",
+            "torch.nn.functional.scaled_dot_product_attention (causal: lower right); ONNX Attention",
+            "2^30 queries of all heads, 2^30 keys", "absolute and relative 2e-5; f16 4e-3"},
+};
+
+void visit_kernels(const Device& device, const KernelVisitor& visit) {
+  const auto give = [&](const std::string& key, std::string source) {
+    KernelOptions options;
+    options.source = std::move(source);
+    options.label = key;
+    visit(key, options);
+  };
+  for (const AttentionSpec& spec : attention_specs(device.limits(), device.features().f16)) {
+    give(attention_key(spec), attention_source(spec));
+  }
+  give("attention/merge/float32", attention_merge_source(DType::f32));
+  if (device.features().f16) give("attention/merge/float16", attention_merge_source(DType::f16));
+}
+
+}  // namespace
+
+const OpFamily& attention_family() {
+  static const OpFamily family{"Attention", kOps, &visit_kernels};
+  return family;
+}
+
+}  // namespace weft::ops

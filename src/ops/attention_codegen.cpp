@@ -1,0 +1,460 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ops/attention_plan.h"
+#include "wgsl/attention.wgsl.h"
+
+namespace weft::ops {
+namespace {
+
+constexpr std::string_view kComponents = "xyzw";
+constexpr std::uint32_t kThreads = 128;  // gpu: 16 along keys and columns, 8 along rows
+constexpr std::uint32_t kKeys = 64;      // of a tile: four of a thread, 16 apart
+constexpr std::uint32_t kDepth = 16;     // of the head dimension, or keys, that stand in workgroup memory at once
+
+std::string_view wgsl_name(DType t) {
+  return t == DType::f16 ? "f16" : "f32";
+}
+
+using Marks = std::initializer_list<std::pair<std::string_view, std::string>>;
+
+/// `text` with every mark replaced. A mark starts with '$'; none is the beginning of another in the same list.
+std::string fill(std::string text, Marks marks) {
+  for (const auto& [mark, with] : marks) {
+    for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += with.size()) {
+      text.replace(at, mark.size(), with);
+    }
+  }
+  return text;
+}
+
+std::string number(std::uint32_t n) {
+  return fmt::format("{}u", n);
+}
+
+/// Four elements side by side from d on; zeros from `length` on.
+std::string fetch(char of, std::string_view length, bool quads) {
+  if (quads) {
+    return fmt::format(R"(
+fn fetch_{0}(start: u32, d: u32) -> vec4<f32> {{
+  return select(vec4<f32>(), vec4<f32>({0}[start + min(d, {1} - 4u) / 4u]), d < {1});
+}}
+)",
+                       of, length);
+  }
+  return fmt::format(R"(
+fn fetch_{0}(start: u32, d: u32) -> vec4<f32> {{
+  let last = {1} - 1u;
+  let quad = vec4<f32>(f32({0}[start + min(d, last)]), f32({0}[start + min(d + 1u, last)]),
+                       f32({0}[start + min(d + 2u, last)]), f32({0}[start + min(d + 3u, last)]));
+  return select(vec4<f32>(), quad, vec4<u32>(d, d + 1u, d + 2u, d + 3u) < vec4<u32>({1}));
+}}
+)",
+                     of, length);
+}
+
+/// Parameters, bindings, fetch_q, fetch_k, fetch_v, and `store(p, row, column, sums, m, l)`.
+std::string head(const AttentionSpec& s) {
+  std::string text(wgsl::attention);
+  const auto array = [&](std::string_view type) {
+    return s.quads ? fmt::format("array<vec4<{}>>", type) : fmt::format("array<{}>", type);
+  };
+  const std::string_view in = wgsl_name(s.dtype);
+  text += fmt::format("@group(0) @binding(0) var<storage, read> q: {};\n", array(in));
+  text += fmt::format("@group(0) @binding(1) var<storage, read> k: {};\n", array(in));
+  text += fmt::format("@group(0) @binding(2) var<storage, read> v: {};\n", array(in));
+  const std::string_view out = s.partial ? "f32" : in;
+  text += fmt::format("@group(0) @binding(5) var<storage, read_write> out: {};\n", array(out));
+  if (s.partial) text += "@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;\n";
+  text += fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) +
+          fetch('v', "params.value_dim", s.quads);
+  text += "fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, m: f32, l: f32) {\n";
+  text += "  if (row >= params.rows || column >= params.value_dim) { return; }\n";
+  if (s.partial) {
+    text += "  let at = p.split * params.all_rows + flat_row(p, row);\n";
+    text += "  if (column == 0u) { stats[at] = vec2<f32>(m, l); }\n  let value = sums;\n";
+  } else {
+    // l of 0: no key was seen. NaN in l is what a NaN among the scores left.
+    text += R"(  let at = flat_row(p, row);
+  let value = select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l));
+)";
+  }
+  if (s.quads) {
+    text += fmt::format(
+        "  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = vec4<{}>(value);\n}}\n", out);
+    return text;
+  }
+  text += "  let first = params.out_offset + at * params.value_dim + column;\n";
+  for (int i = 0; i < 4; ++i) {
+    text += fmt::format("  if (column + {0}u < params.value_dim) {{ out[first + {0}u] = {1}(value.{2}); }}\n", i, out,
+                        kComponents[static_cast<std::size_t>(i)]);
+  }
+  return text + "}\n";
+}
+
+std::string entry(std::uint32_t threads) {
+  return fmt::format(R"(
+@compute @workgroup_size({})
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
+  let group = id.x + id.y * 32768u;
+  if (group >= params.groups) {{ return; }}
+  let p = place(group);
+  let length = length_of(p.batch);
+  let share = p.split * params.chunk;
+)",
+                     threads);
+}
+
+/// `text` for each of 0 .. count - 1, with $R for the number.
+std::string each(std::uint32_t count, const std::string& text) {
+  std::string out;
+  for (std::uint32_t i = 0; i < count; ++i) out += fill(text, {{"$R", std::to_string(i)}});
+  return out;
+}
+
+// -- gpu: tiles in workgroup memory
+// -----------------------------------------------------------------------------------
+
+std::string tile_source(const AttentionSpec& s) {
+  const std::uint32_t rows = s.rows;
+  const bool scalar = rows < 4;  // then a thread has one row
+  const std::uint32_t vectors = scalar ? rows : rows / 4;  // of rows, of a thread
+  const std::uint32_t width = scalar ? 1 : 4;
+  const std::uint32_t tile_rows = rows * 8;
+  const std::uint32_t line = tile_rows / width;  // vectors of the tile's rows
+  const std::uint32_t column_quads = s.value_columns / 64;  // of a thread
+  const std::uint32_t value_line = s.value_columns / 4;
+  const std::string row_type = scalar ? "f32" : "vec4<f32>";
+  // Vector and component of row i of a thread.
+  const auto of_row = [&](std::string_view name, std::uint32_t i) {
+    return scalar ? fmt::format("{}{}", name, i) : fmt::format("{}{}.{}", name, i / 4, kComponents[i % 4]);
+  };
+
+  // One vector of padding a line: threads that turn neighbours would meet in one memory bank.
+  std::string text = head(s);
+  text += fmt::format("alias Rows = {};\n", row_type);
+  text += fmt::format("var<workgroup> row_stage: array<Rows, {}>;  // q by depth, or a value of each thread's rows\n",
+                      kDepth * (line + 1));
+  text += fmt::format("var<workgroup> key_stage: array<vec4<f32>, {}>;  // k by depth, or v\n",
+                      std::max(kDepth * (kKeys / 4 + 1), kDepth * value_line));
+  text += fmt::format("var<workgroup> weights: array<Rows, {}>;  // of a row, by key\n", kKeys * (line + 1));
+  text += "var<workgroup> odd_values: atomic<u32>;  // v has NaN or infinity: those of unseen keys must not count\n";
+  text += R"(
+fn any_odd(v: vec4<f32>) -> bool {
+  return any((bitcast<vec4<u32>>(v) & vec4<u32>(0x7f800000u)) == vec4<u32>(0x7f800000u));
+}
+// Weights of unseen keys are -0, told by its bits.
+fn weight(e: f32, score: f32) -> f32 { return select(e, bitcast<f32>(params.minus_zero), is_unseen(score)); }
+fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bitcast<u32>(w) == 0x80000000u); }
+)";
+  text += entry(kThreads);
+  text += fill(R"(
+  let x = t % 16u;
+  let y = t / 16u;
+  let first_row = p.tile * $TILE;
+  let last_row = min(first_row + $TILE, params.rows) - 1u;
+  // No row of the tile sees a key from here on.
+  let last_query = select(params.queries - 1u, last_row % params.queries,
+                          first_row / params.queries == last_row / params.queries);
+  let end = min(limit_of(last_query, length), share + params.chunk);
+  let k_start = params.k_offset + p.batch * params.k_batch + p.kv_head * params.k_head;
+  let v_start = params.v_offset + p.batch * params.v_batch + p.kv_head * params.v_head;
+  let first_column = p.column * $COLUMNS;
+  if (t == 0u) { atomicStore(&odd_values, 0u); }
+)",
+               {{"$TILE", number(tile_rows)}, {"$COLUMNS", number(s.value_columns)}});
+  text += each(rows, fill(R"(
+  let row$R = first_row + y * $ROWS + $Ru;
+  let limit$R = limit_of(min(row$R, params.rows - 1u) % params.queries, length);
+  let mask$R = mask_start(p, min(row$R, params.rows - 1u));
+)",
+                          {{"$ROWS", number(rows)}}));
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t c = 0; c < column_quads; ++c) text += fmt::format("  var o{}_{} = vec4<f32>();\n", r, c);
+  }
+  text += each(vectors, "  var m$R = Rows(kLowest);\n  var l$R = Rows();\n");
+  // What the thread brings: the first half keys, the others queries; blocks of four by four, turned on the way.
+  text += "  let brings_keys = t < 64u;\n  let bring = t % 64u / 4u;\n  let bring_depth = t % 4u * 4u;\n";
+  const std::uint32_t bringers = scalar ? tile_rows * 4 : tile_rows;
+  for (std::uint32_t i = 0; i < (scalar ? 1U : 4U); ++i) {
+    text += fmt::format("  let bring_q{0} = q_start(p, min(first_row + bring{1} + {0}u, params.rows - 1u));\n", i,
+                        scalar ? "" : " * 4u");
+  }
+
+  text += fmt::format("  for (var j0 = share; j0 < end; j0 += {}u) {{\n", kKeys);
+  text += each(rows, "    var s$R = vec4<f32>();\n");
+  text += each(4, "    let bring_k$R = k_start + min(j0 + bring + $Ru * 16u, params.keys - 1u) * params.k_row;\n");
+  text += fmt::format("    for (var d0 = 0u; d0 < params.dim; d0 += {}u) {{\n      let d = d0 + bring_depth;\n", kDepth);
+  text += "      if (brings_keys) {\n" + each(4, "        let k$R = fetch_k(bring_k$R, d);\n");
+  for (char c : kComponents) {
+    text += fmt::format("        key_stage[(bring_depth + {}u) * {}u + bring] = vec4<f32>(k0.{c}, k1.{c}, k2.{c}, k3.{c});\n",
+                        kComponents.find(c), kKeys / 4 + 1, fmt::arg("c", c));
+  }
+  text += fmt::format("      }} else if (t < {}u) {{\n", 64 + bringers);
+  text += each(scalar ? 1 : 4, "        let q$R = fetch_q(bring_q$R, d);\n");
+  for (char c : kComponents) {
+    const std::string value =
+        scalar ? fmt::format("q0.{}", c) : fmt::format("vec4<f32>(q0.{c}, q1.{c}, q2.{c}, q3.{c})", fmt::arg("c", c));
+    text += fmt::format("        row_stage[(bring_depth + {}u) * {}u + bring] = {};\n", kComponents.find(c), line + 1,
+                        value);
+  }
+  text += "      }\n      workgroupBarrier();\n";
+  text += fmt::format("      for (var i = 0u; i < {}u; i++) {{\n        let keys = key_stage[i * {}u + x];\n", kDepth,
+                      kKeys / 4 + 1);
+  for (std::uint32_t i = 0; i < vectors; ++i) {
+    text += fmt::format("        let a{0} = row_stage[i * {1}u + y * {2}u + {0}u];\n", i, line + 1, vectors);
+  }
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    text += fmt::format("        s{0} = fma(vec4<f32>({1}), keys, s{0});\n", r, of_row("a", r));
+  }
+  text += "      }\n      workgroupBarrier();\n    }\n";
+
+  // Scores of keys j, j + 16, j + 32, j + 48.
+  text += "    let j = j0 + x;\n    let js = vec4<u32>(j, j + 16u, j + 32u, j + 48u);\n";
+  text += each(rows, "    s$R *= params.scale;\n");
+  text += "    if (params.softcap > 0.0) {\n" +
+          each(rows, "      s$R = vec4<f32>(capped(s$R.x), capped(s$R.y), capped(s$R.z), capped(s$R.w));\n") + "    }\n";
+  text += "    if (params.mask_kind != 0u) {\n      let at = min(js, vec4<u32>(params.keys - 1u)) * params.mask_key;\n";
+  text += each(rows, R"(      s$R = vec4<f32>(masked(s$R.x, mask$R + at.x), masked(s$R.y, mask$R + at.y),
+                      masked(s$R.z, mask$R + at.z), masked(s$R.w, mask$R + at.w));
+)");
+  text += "    }\n";
+  text += each(rows, "    s$R = select(vec4<f32>(params.minus_infinity), s$R, js < vec4<u32>(min(limit$R, end)));\n");
+
+  // The largest of each row, over the 16 threads that share it.
+  const auto per_vector = [&](std::string_view value) {
+    std::string out;
+    for (std::uint32_t i = 0; i < vectors; ++i) {
+      std::string values;
+      for (std::uint32_t w = 0; w < width; ++w) {
+        values += (w > 0 ? ", " : "") + fill(std::string(value), {{"$R", std::to_string(i * width + w)}});
+      }
+      out += fmt::format("    row_stage[x * {0}u + y * {1}u + {2}u] = Rows({3});\n", line, vectors, i, values);
+    }
+    return out;
+  };
+  text += per_vector("max(max(s$R.x, s$R.y), max(s$R.z, s$R.w))");
+  text += "    workgroupBarrier();\n" + each(vectors, "    var high$R = m$R;\n");
+  text += "    for (var i = 0u; i < 16u; i++) {\n";
+  for (std::uint32_t i = 0; i < vectors; ++i) {
+    text += fmt::format("      high{0} = max(high{0}, row_stage[i * {1}u + y * {2}u + {0}u]);\n", i, line, vectors);
+  }
+  text += "    }\n";
+  const std::string exp_rows = scalar ? "exp_1" : "exp_4";
+  text += each(vectors, "    let fade$R = " + exp_rows + "(m$R - high$R);\n    m$R = high$R;\n    l$R *= fade$R;\n");
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    text += fill(R"(    let e$R = exp_4(s$R - vec4<f32>($M));
+    $L = select($L + ((e$R.x + e$R.y) + (e$R.z + e$R.w)), params.not_a_number,
+                is_odd(s$R.x) || is_odd(s$R.y) || is_odd(s$R.z) || is_odd(s$R.w));
+)",
+                 {{"$R", std::to_string(r)}, {"$M", of_row("m", r)}, {"$L", of_row("l", r)}});
+    for (std::uint32_t c = 0; c < column_quads; ++c) text += fmt::format("    o{0}_{1} *= {2};\n", r, c, of_row("fade", r));
+  }
+  for (std::uint32_t key = 0; key < 4; ++key) {
+    for (std::uint32_t i = 0; i < vectors; ++i) {
+      std::string values;
+      for (std::uint32_t w = 0; w < width; ++w) {
+        values += fmt::format("{0}weight(e{1}.{2}, s{1}.{2})", w > 0 ? ", " : "", i * width + w, kComponents[key]);
+      }
+      text += fmt::format("    weights[(x + {0}u) * {1}u + y * {2}u + {3}u] = Rows({4});\n", key * 16, line + 1, vectors, i,
+                          values);
+    }
+  }
+
+  // Weighted sums of the values, 16 keys at a time.
+  text += fmt::format("    for (var j1 = 0u; j1 < {}u && j0 + j1 < end; j1 += {}u) {{\n", kKeys, kDepth);
+  const std::uint32_t loads = kDepth * value_line / kThreads;
+  for (std::uint32_t i = 0; i < loads; ++i) {
+    text += fill(R"(      {
+        let e = t + $Iu * $THREADS;
+        let key = j0 + j1 + e / $LINE;
+        var value = fetch_v(v_start + min(key, params.keys - 1u) * params.v_row, first_column + e % $LINE * 4u);
+        value = select(vec4<f32>(), value, key < end);
+        if (any_odd(value)) { atomicStore(&odd_values, 1u); }
+        key_stage[e] = value;
+      }
+)",
+                 {{"$I", std::to_string(i)}, {"$THREADS", number(kThreads)}, {"$LINE", number(value_line)}});
+  }
+  text += "      workgroupBarrier();\n";
+  const auto sums = [&](bool careful) {
+    std::string out = fmt::format("        for (var i = 0u; i < {}u; i++) {{\n", kDepth);
+    for (std::uint32_t i = 0; i < vectors; ++i) {
+      out += fmt::format("          let w{0} = weights[(j1 + i) * {1}u + y * {2}u + {0}u];\n", i, line + 1, vectors);
+    }
+    for (std::uint32_t c = 0; c < column_quads; ++c) {
+      out += fmt::format("          let v{0} = key_stage[i * {1}u + x + {2}u];\n", c, value_line, c * 16);
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        const std::string w = of_row("w", r);
+        out += fmt::format("          o{0}_{1} = fma(vec4<f32>({2}), {3}, o{0}_{1});\n", r, c, w,
+                           careful ? fmt::format("counted(v{}, {})", c, w) : fmt::format("v{}", c));
+      }
+    }
+    return out + "        }\n";
+  };
+  text += "      if (atomicLoad(&odd_values) != 0u) {\n" + sums(true) + "      } else {\n" + sums(false) + "      }\n";
+  text += "      workgroupBarrier();\n    }\n  }\n";
+
+  // Sums of weights over the 16 threads of a row.
+  for (std::uint32_t i = 0; i < vectors; ++i) {
+    text += fmt::format("  row_stage[x * {0}u + y * {1}u + {2}u] = l{2};\n  l{2} = Rows();\n", line, vectors, i);
+  }
+  text += "  workgroupBarrier();\n  for (var i = 0u; i < 16u; i++) {\n";
+  for (std::uint32_t i = 0; i < vectors; ++i) {
+    text += fmt::format("    l{0} += row_stage[i * {1}u + y * {2}u + {0}u];\n", i, line, vectors);
+  }
+  text += "  }\n";
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t c = 0; c < column_quads; ++c) {
+      text += fmt::format("  store(p, row{0}, first_column + (x + {2}u) * 4u, o{0}_{1}, {3}, {4});\n", r, c, c * 16,
+                          of_row("m", r), of_row("l", r));
+    }
+  }
+  return text + "}\n";
+}
+
+// -- cpu: a lane takes rows of its own
+// ----------------------------------------------------------------------------------
+
+/// No barriers and no memory but storage: loads are what costs, each of a key or value serves all rows of eight lanes. A
+/// branch is paid for by all lanes whether taken or not, but a loop of no turns is not: `for (var once = ...`.
+std::string lane_source(const AttentionSpec& s) {
+  constexpr std::uint32_t kLanes = 8;
+  const std::uint32_t rows = s.rows;
+  const std::uint32_t quads = s.dim / 4;  // of q, held
+  const std::uint32_t value_quads = s.value_columns / 4;
+  std::string text = head(s) + entry(kLanes);
+  text += fill(R"(
+  let first_row = p.tile * $TILE + t;
+  let k_start = params.k_offset + p.batch * params.k_batch + p.kv_head * params.k_head;
+  let v_start = params.v_offset + p.batch * params.v_batch + p.kv_head * params.v_head;
+  let first_column = p.column * $COLUMNS;
+  var end = 0u;
+)",
+               {{"$TILE", number(rows * kLanes)}, {"$COLUMNS", number(s.value_columns)}});
+  text += each(rows, fill(R"(
+  let row$R = first_row + $Ru * $LANES;
+  let safe$R = min(row$R, params.rows - 1u);
+  let limit$R = limit_of(safe$R % params.queries, length);
+  let mask$R = mask_start(p, safe$R);
+  let q_at$R = q_start(p, safe$R);
+  end = max(end, limit$R);
+  var m$R = kLowest;
+  var l$R = 0.0;
+  var odd$R = false;
+)",
+                          {{"$LANES", number(kLanes)}}));
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t d = 0; d < quads; ++d) text += fmt::format("  let q{0}_{1} = fetch_q(q_at{0}, {2}u);\n", r, d, d * 4);
+    for (std::uint32_t c = 0; c < value_quads; ++c) text += fmt::format("  var o{}_{} = vec4<f32>();\n", r, c);
+  }
+  text += "  end = min(end, share + params.chunk);\n  for (var j = share; j < end; j++) {\n";
+  text += "    let k_at = k_start + j * params.k_row;\n    let v_at = v_start + j * params.v_row;\n";
+  text += each(rows, "    var s$R = 0.0;\n");
+  const auto dot = [&](const std::string& q) {
+    std::string out;
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      for (char c : kComponents) {
+        out += fmt::format("      s{0} = fma({1}.{2}, key.{2}, s{0});\n", r, fill(q, {{"$R", std::to_string(r)}}), c);
+      }
+    }
+    return out;
+  };
+  for (std::uint32_t d = 0; d < quads; ++d) {
+    text += fmt::format("    {{\n      let key = fetch_k(k_at, {}u);\n{}    }}\n", d * 4, dot(fmt::format("q$R_{}", d)));
+  }
+  if (quads == 0) {
+    text += "    for (var d = 0u; d < params.dim; d += 4u) {\n      let key = fetch_k(k_at, d);\n" +
+            each(rows, "      let q$R = fetch_q(q_at$R, d);\n") + dot("q$R") + "    }\n";
+  }
+  text += each(rows, "    s$R *= params.scale;\n");
+  text += "    for (var once = params.softcap > 0.0; once; once = false) {\n" + each(rows, "      s$R = capped(s$R);\n") +
+          "    }\n";
+  text += "    for (var once = params.mask_kind != 0u; once; once = false) {\n" +
+          each(rows, "      s$R = masked(s$R, mask$R + j * params.mask_key);\n") + "    }\n    var grows = false;\n";
+  // The maximum stands until a score is over it by more than 8: weights up to e^8 harm no one, and sums are rarely scaled.
+  text += each(rows, R"(    let seen$R = j < limit$R && !is_unseen(s$R);
+    odd$R = odd$R || (seen$R && is_odd(s$R));
+    let high$R = seen$R && s$R > m$R + 8.0;
+    grows = grows || high$R;
+)");
+  text += "    for (var once = grows; once; once = false) {\n";
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    text += fill(R"(      let high_m$R = select(m$R, s$R, high$R);
+      let fade$R = exp_1(m$R - high_m$R);
+      m$R = high_m$R;
+      l$R *= fade$R;
+)",
+                 {{"$R", std::to_string(r)}});
+    for (std::uint32_t c = 0; c < value_quads; ++c) text += fmt::format("      o{0}_{1} *= fade{0};\n", r, c);
+  }
+  text += "    }\n";
+  // Values of unseen keys are read as zeros: a NaN among them must not count.
+  text += each(rows, R"(    let w$R = select(0.0, exp_1(s$R - m$R), seen$R);
+    l$R += w$R;
+    let bits$R = vec4<u32>(select(0u, 0xffffffffu, seen$R));
+)");
+  for (std::uint32_t c = 0; c < value_quads; ++c) {
+    text += fmt::format("    {{\n      let value = bitcast<vec4<u32>>(fetch_v(v_at, first_column + {}u));\n", c * 4);
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      text += fmt::format("      o{0}_{1} = fma(vec4<f32>(w{0}), bitcast<vec4<f32>>(value & bits{0}), o{0}_{1});\n", r, c);
+    }
+    text += "    }\n";
+  }
+  text += "  }\n" + each(rows, "  l$R = select(l$R, params.not_a_number, odd$R);\n");
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t c = 0; c < value_quads; ++c) {
+      text += fmt::format("  store(p, row{0}, first_column + {2}u, o{0}_{1}, m{0}, l{0});\n", r, c, c * 4);
+    }
+  }
+  return text + "}\n";
+}
+
+}  // namespace
+
+std::string attention_key(const AttentionSpec& s) {
+  return fmt::format("attention/{}/{}/{}/{}/{}/{}/{}", s.cpu ? "lane" : "tile", to_string(s.dtype), s.quads ? 4 : 1,
+                     s.partial ? "part" : "whole", s.rows, s.dim, s.value_columns);
+}
+
+std::string attention_source(const AttentionSpec& spec) {
+  return spec.cpu ? lane_source(spec) : tile_source(spec);
+}
+
+std::string attention_merge_source(DType dtype) {
+  return fmt::format(R"(
+struct Params {{ all_rows: u32, value_dim: u32, splits: u32, out_offset: u32, not_a_number: f32 }}
+@group(0) @binding(0) var<storage, read> sums: array<f32>;
+@group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read_write> out: array<{0}>;
+fn exp_1(x: f32) -> f32 {{ return select(exp(x), 0.0, x < -87.0); }}
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
+  let at = (id.x + id.y * 32768u) * 64u + t;
+  if (at >= params.all_rows * params.value_dim) {{ return; }}
+  let row = at / params.value_dim;
+  var m = stats[row].x;
+  for (var i = 1u; i < params.splits; i++) {{ m = max(m, stats[i * params.all_rows + row].x); }}
+  var l = 0.0;
+  var sum = 0.0;
+  var odd = false;
+  for (var i = 0u; i < params.splits; i++) {{
+    let part = stats[i * params.all_rows + row];
+    let fade = exp_1(part.x - m);
+    odd = odd || (bitcast<u32>(part.y) & 0x7fffffffu) > 0x7f800000u;
+    // A share that saw no key has sums of 0.
+    l += part.y * fade;
+    sum += sums[i * params.all_rows * params.value_dim + at] * fade;
+  }}
+  out[params.out_offset + at] = {0}(select(sum * select(1.0 / l, 0.0, l == 0.0), params.not_a_number, odd));
+}}
+)",
+                     wgsl_name(dtype));
+}
+
+}  // namespace weft::ops

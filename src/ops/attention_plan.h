@@ -1,0 +1,48 @@
+// Which kernel computes which attention, and its text. Pure, needs no device.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/infer_attention.h"
+#include "weft/device.h"
+#include "weft/dtype.h"
+
+namespace weft::ops {
+
+/// All that chooses a kernel's text; lengths, strides, mask, scale and the like are parameters.
+struct AttentionSpec {
+  bool cpu = false;  ///< a lane takes rows of its own, alone; else a workgroup takes a tile of rows and keys
+  DType dtype = DType::f32;
+  bool quads = false;              ///< q, k, v can be read and results written four at a time
+  bool partial = false;            ///< leaves sums and maxima of its share of the keys, for `attention.merge`
+  std::uint32_t rows = 0;          ///< of one thread: 8, 4, 1 (gpu), 8, 4, 2, 1 (cpu)
+  std::uint32_t dim = 0;           ///< cpu: head size up to which q is held; 0: any, read again for every key
+  std::uint32_t value_columns = 0; ///< of a workgroup (gpu: 64, 128)
+};
+
+struct AttentionPlan {
+  AttentionSpec spec;
+  std::uint32_t tile_rows = 0;     ///< of a workgroup
+  std::uint32_t tiles = 0;         ///< that cover the rows of a kv head
+  std::uint32_t value_chunks = 0;  ///< that cover the value dimension; each computes the scores anew
+  std::uint32_t splits = 1;        ///< shares of the keys
+  std::uint32_t chunk = 0;         ///< keys of a share
+  std::uint64_t groups = 0;
+};
+
+/// `short_walks`: the device ends long loops (Mesa 22's lavapipe).
+AttentionPlan plan_attention(bool cpu, bool short_walks, const Limits& limits, const AttentionShape& shape, DType dtype,
+                             bool quads);
+
+/// Every spec that plan_attention can come to.
+std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16);
+
+/// Equal keys, equal texts.
+std::string attention_key(const AttentionSpec& spec);
+std::string attention_source(const AttentionSpec& spec);
+/// The kernel that joins shares of keys: a thread for each row and column.
+std::string attention_merge_source(DType dtype);
+
+}  // namespace weft::ops

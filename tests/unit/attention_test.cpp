@@ -1,0 +1,496 @@
+// Attention against a model in double: requirement C6, method 13, and the faults D10 (causal attention of unequal
+// lengths), D11 (kernels that one compiler refuses), D27 (NaN in a key), with cases N20 and S26 of others.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ops/attention_plan.h"
+#include "ops/catalog.h"
+#include "ops/rows.h"
+#include "unit/strided.h"
+#include "unit/test_device.h"
+#include "weft/nn.h"
+
+namespace weft {
+namespace {
+
+using ops::AttentionShape;
+using ops::KernelClass;
+using testing::Strided;
+using testing::test_device;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+class Attention : public ::testing::TestWithParam<KernelClass> {
+ protected:
+  void SetUp() override { ops::force_kernel_class(GetParam()); }
+  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
+
+  static Tensor floats(const std::vector<float>& values, const Shape& shape) {
+    return test_device().upload<float>(values, shape);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Attention, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
+                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+
+/// Everything on the host; empty vectors for what is not given.
+struct Model {
+  AttentionShape shape;
+  std::vector<double> q, k, v;
+  std::vector<double> bias;  ///< one for each score; -inf: not seen
+  std::vector<std::int64_t> lengths;
+  double scale = 1, softcap = 0;
+  bool causal = false;
+
+  std::vector<double> run() const {
+    const AttentionShape& s = shape;
+    std::vector<double> out;
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      const std::int64_t length = lengths.empty() ? s.keys : std::clamp<std::int64_t>(lengths[b], 0, s.keys);
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const std::int64_t kv = b * s.kv_heads + h / (s.heads / s.kv_heads);
+        for (std::int64_t i = 0; i < s.queries; ++i) {
+          const std::int64_t limit = causal ? std::clamp<std::int64_t>(i + 1 + length - s.queries, 0, length) : length;
+          std::vector<double> scores(static_cast<std::size_t>(s.keys), kNone);
+          double high = kNone;
+          for (std::int64_t j = 0; j < limit; ++j) {
+            const double add =
+                bias.empty() ? 0 : bias[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.keys + j)];
+            if (add == kNone) continue;
+            double score = 0;
+            for (std::int64_t d = 0; d < s.dim; ++d) {
+              score += q[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.dim + d)] *
+                       k[static_cast<std::size_t>((kv * s.keys + j) * s.dim + d)];
+            }
+            score *= scale;
+            if (softcap > 0) score = softcap * std::tanh(score / softcap);
+            scores[static_cast<std::size_t>(j)] = score + add;
+            if (std::isnan(score) || score + add > high) high = score + add;
+          }
+          double total = 0;
+          for (double& score : scores) {
+            score = score == kNone ? kNone : std::exp(score - high);
+            if (score != kNone) total += score;
+          }
+          for (std::int64_t c = 0; c < s.value_dim; ++c) {
+            double sum = 0;
+            for (std::int64_t j = 0; j < s.keys; ++j) {
+              const double weight = scores[static_cast<std::size_t>(j)];
+              if (weight == kNone) continue;
+              sum += weight * v[static_cast<std::size_t>((kv * s.keys + j) * s.value_dim + c)];
+            }
+            out.push_back(total == 0 ? 0 : sum / total);
+          }
+        }
+      }
+    }
+    return out;
+  }
+};
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      ASSERT_TRUE(std::isnan(got[i])) << "at " << i << ": " << got[i] << " for NaN";
+    } else {
+      ASSERT_NEAR(got[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << "at " << i;
+    }
+  }
+}
+
+struct Given {
+  Model model;
+  Tensor q, k, v;
+  AttentionOptions options;
+};
+
+Given random_case(std::mt19937& random, const AttentionShape& s, DType dtype, bool strided) {
+  Given g;
+  g.model.shape = s;
+  const auto tensor = [&](const Shape& shape) {
+    return strided ? testing::random_strided(test_device(), random, shape, dtype)
+                   : testing::dense(test_device(), random, shape, dtype);
+  };
+  const Strided q = tensor({s.batch, s.heads, s.queries, s.dim});
+  const Strided k = tensor({s.batch, s.kv_heads, s.keys, s.dim});
+  const Strided v = tensor({s.batch, s.kv_heads, s.keys, s.value_dim});
+  g.q = q.tensor;
+  g.k = k.tensor;
+  g.v = v.tensor;
+  g.model.q = q.values;
+  g.model.k = k.values;
+  g.model.v = v.values;
+  g.model.scale = 1 / std::sqrt(static_cast<double>(s.dim));
+  return g;
+}
+
+/// A mask of a random dtype that broadcasts over random axes.
+void add_mask(std::mt19937& random, Given& g) {
+  const Shape scores = g.model.shape.scores();
+  Shape shape = scores;
+  for (std::size_t i = 0; i < 4; ++i) shape[i] = random() % 3 == 0 ? 1 : scores[i];
+  std::vector<DType> kinds{DType::bool_, DType::f32};
+  if (test_device().features().f16) kinds.push_back(DType::f16);
+  const DType dtype = kinds[random() % kinds.size()];
+  const Strided mask = testing::random_strided(test_device(), random, shape, dtype);
+  Tensor given = mask.tensor;
+  std::vector<double> values = mask.values;
+  if (dtype == DType::f32 && random() % 2 == 0) {
+    std::vector<float> with(values.size());
+    for (std::size_t i = 0; i < with.size(); ++i) {
+      with[i] = random() % 3 == 0 ? -kInf : static_cast<float>(values[i]);
+      values[i] = with[i];
+    }
+    given = test_device().upload<float>(with, shape);
+  }
+  g.options.mask = given;
+  for (std::int64_t b = 0; b < scores[0]; ++b) {
+    for (std::int64_t h = 0; h < scores[1]; ++h) {
+      for (std::int64_t i = 0; i < scores[2]; ++i) {
+        for (std::int64_t j = 0; j < scores[3]; ++j) {
+          const std::int64_t at = ((b % shape[0] * shape[1] + h % shape[1]) * shape[2] + i % shape[2]) * shape[3] +
+                                  j % shape[3];
+          const double value = values[static_cast<std::size_t>(at)];
+          g.model.bias.push_back(dtype == DType::bool_ ? (value != 0 ? 0 : kNone) : value);
+        }
+      }
+    }
+  }
+}
+
+void add_lengths(std::mt19937& random, Given& g) {
+  const AttentionShape& s = g.model.shape;
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    lengths.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(s.keys + 3)) - 1);
+    g.model.lengths.push_back(lengths.back());
+  }
+  g.options.lengths = test_device().upload<std::int32_t>(lengths, {s.batch});
+}
+
+void expect_model(const Given& g) {
+  const AttentionShape& s = g.model.shape;
+  const DType dtype = g.q.dtype();
+  const Tensor out = attention(g.q, g.k, g.v, g.options);
+  ASSERT_EQ(out.shape(), s.result());
+  ASSERT_EQ(out.dtype(), dtype);
+  expect_near(testing::to_doubles(out), g.model.run(), dtype == DType::f16 ? 4e-3 : 2e-5);
+}
+
+TEST_P(Attention, MatchesTheModelOnAnyShapeAndOptions) {
+  const std::int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65};
+  const std::int64_t lengths[] = {1, 2, 3, 7, 8, 9, 16, 17, 33, 64, 65, 100, 130};
+  for (std::uint32_t seed = 0; seed < 90; ++seed) {
+    std::mt19937 random(seed);
+    AttentionShape s;
+    s.batch = 1 + random() % 2;
+    s.kv_heads = 1 + random() % 2;
+    s.heads = s.kv_heads * (1 + random() % 3);
+    s.queries = lengths[random() % std::size(lengths)];
+    s.keys = lengths[random() % std::size(lengths)];
+    s.dim = sizes[random() % std::size(sizes)];
+    s.value_dim = random() % 2 == 0 ? s.dim : sizes[random() % std::size(sizes)];
+    const DType dtype = test_device().features().f16 && seed % 3 == 0 ? DType::f16 : DType::f32;
+    Given g = random_case(random, s, dtype, random() % 2 == 0);
+    g.options.causal = g.model.causal = random() % 2 == 0;
+    if (random() % 3 == 0) g.options.softcap = g.model.softcap = 0.75;
+    if (random() % 3 == 0) g.options.scale = g.model.scale = 0.5;
+    if (random() % 2 == 0) add_mask(random, g);
+    if (random() % 3 == 0) add_lengths(random, g);
+    SCOPED_TRACE("seed " + std::to_string(seed) + " q " + to_string(g.q.shape()) + " strides " +
+                 to_string(g.q.strides()) + " k " + to_string(g.k.shape()) + " v " + to_string(g.v.shape()) +
+                 " causal " + std::to_string(g.options.causal) + " mask " +
+                 (g.options.mask ? std::string(to_string(g.options.mask.dtype())) : "-") + " lengths " +
+                 std::to_string(static_cast<bool>(g.options.lengths)));
+    expect_model(g);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Attention, HeadSizesOfEveryKernel) {
+  for (const std::int64_t dim : {32, 36, 64, 72, 80, 96, 97, 128, 160, 256, 300}) {
+    for (const std::int64_t value_dim : {dim, std::int64_t{40}}) {
+      std::mt19937 random(static_cast<std::uint32_t>(dim));
+      Given g = random_case(random, {1, 2, 1, 40, 70, dim, value_dim}, DType::f32, false);
+      g.options.causal = g.model.causal = true;
+      SCOPED_TRACE("dim " + std::to_string(dim) + " value dim " + std::to_string(value_dim));
+      expect_model(g);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(Attention, FewQueriesManyKeysAreSharedOut) {
+  for (const std::int64_t queries : {1, 3, 8}) {
+    for (const std::int64_t keys : {257, 1000, 5000}) {
+      std::mt19937 random(static_cast<std::uint32_t>(keys));
+      Given g = random_case(random, {1, 4, 2, queries, keys, 24, 20}, DType::f32, false);
+      g.options.causal = g.model.causal = queries == 3;
+      if (queries == 8) add_mask(random, g);
+      if (queries == 1) add_lengths(random, g);
+      ASSERT_GT(ops::plan_attention(GetParam() == KernelClass::cpu, false, test_device().limits(),
+                                    {1, 2, 1, 1, 5000, 24, 20}, DType::f32, false)
+                    .splits,
+                1U);
+      SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) + " keys");
+      expect_model(g);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(Attention, ManyKeysGoRoundTheLimitOnLoops) {
+  // Mesa 22's lavapipe ends the loops of an invocation after 65,535 turns. The last key decides.
+  const std::int64_t keys = 140000;
+  std::vector<float> k(static_cast<std::size_t>(keys), 0.0f), v(static_cast<std::size_t>(keys), 1.0f);
+  k.back() = 40.0f;
+  v.back() = 7.0f;
+  const Tensor q = floats(std::vector<float>(40, 1.0f), {1, 1, 40, 1});
+  const std::vector<float> got =
+      attention(q, floats(k, {1, 1, keys, 1}), floats(v, {1, 1, keys, 1})).to_host<float>();
+  for (float value : got) ASSERT_NEAR(value, 7.0f, 1e-5);
+}
+
+TEST_P(Attention, ViewsOfSequenceMajorTensorsAreReadAsTheyLie) {
+  // [batch, sequence, heads, dim], seen as [batch, heads, sequence, dim].
+  std::mt19937 random(5);
+  const AttentionShape s{2, 3, 3, 20, 20, 16, 16};
+  Given g;
+  g.model.shape = s;
+  g.model.scale = 0.25;
+  const auto view = [&](std::vector<double>& values) {
+    const Strided storage = testing::dense(test_device(), random, {2, 20, 3, 16}, DType::f32);
+    for (std::size_t b = 0; b < 2; ++b) {
+      for (std::size_t h = 0; h < 3; ++h) {
+        for (std::size_t i = 0; i < 20 * 16; ++i) {
+          values.push_back(storage.values[((b * 20 + i / 16) * 3 + h) * 16 + i % 16]);
+        }
+      }
+    }
+    return transpose(storage.tensor, std::array<std::int64_t, 4>{0, 2, 1, 3});
+  };
+  g.q = view(g.model.q);
+  g.k = view(g.model.k);
+  g.v = view(g.model.v);
+  expect_model(g);
+}
+
+TEST_P(Attention, MasksThatHideAllGiveZeros) {  // N20
+  const Tensor ones = floats(std::vector<float>(8, 1.0f), {1, 1, 2, 4});
+  const Tensor k = floats(std::vector<float>(16, 1.0f), {1, 1, 4, 4});
+  std::vector<float> counting(16);
+  for (std::size_t i = 0; i < 16; ++i) counting[i] = static_cast<float>(i + 1);
+  const Tensor v = floats(counting, {1, 1, 4, 4});
+  AttentionOptions options;
+  options.mask = floats({-kInf, -kInf, -kInf, -kInf, 0, 0, -kInf, -kInf}, {1, 1, 2, 4});
+  const std::vector<double> expected{0, 0, 0, 0, 3, 4, 5, 6};
+  expect_near(testing::to_doubles(attention(ones, k, v, options)), expected, 1e-6);
+  options.mask = test_device().upload_array(std::as_bytes(std::span<const std::uint8_t>(
+                                                std::array<std::uint8_t, 8>{0, 0, 0, 0, 1, 1, 0, 0})),
+                                            {1, 1, 2, 4}, DType::bool_);
+  expect_near(testing::to_doubles(attention(ones, k, v, options)), expected, 1e-6);
+  // A large negative number is a number: the mean of all, as the formula has it.
+  for (const float low : {-1e30f, std::numeric_limits<float>::lowest()}) {
+    options.mask = floats({low, low, low, low, 0, 0, low, low}, {1, 1, 2, 4});
+    expect_near(testing::to_doubles(attention(ones, k, v, options)), {7, 8, 9, 10, 3, 4, 5, 6}, 1e-6);
+  }
+}
+
+TEST_P(Attention, CausalCaseOfOthers) {  // S26
+  std::vector<float> q(512), k(512), v(512);
+  for (std::size_t i = 0; i < 512; ++i) {
+    q[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7));
+    k[i] = static_cast<float>(std::cos(static_cast<double>(i) * 0.3));
+    v[i] = static_cast<float>(i) / 100;
+  }
+  AttentionOptions options;
+  options.causal = true;
+  const Shape shape{1, 1, 64, 8};
+  const std::vector<float> before = attention(floats(q, shape), floats(k, shape), floats(v, shape), options).to_host<float>();
+  EXPECT_NEAR(before[0], 0.0, 2e-5);
+  EXPECT_NEAR(before[1], 0.01, 2e-5);
+  EXPECT_NEAR(before[32 * 8], 1.280052666949886, 2e-5);
+  EXPECT_NEAR(before[63 * 8 + 6], 2.5868514611789184, 2e-5);
+  EXPECT_NEAR(before[63 * 8 + 7], 2.5968514710597215, 2e-5);
+  double sum = 0;
+  for (float value : before) sum += value;
+  EXPECT_NEAR(sum, 664.0065785743194, 1e-2);
+  // What stands behind a query does not touch it, whatever it is.
+  for (const float bad : {5.0f, kNan, kInf, -kInf}) {
+    std::vector<float> k2 = k, v2 = v;
+    for (std::size_t i = 41 * 8; i < 512; ++i) k2[i] = v2[i] = bad;
+    const std::vector<float> after =
+        attention(floats(q, shape), floats(k2, shape), floats(v2, shape), options).to_host<float>();
+    for (std::size_t i = 0; i < 41 * 8; ++i) ASSERT_EQ(before[i], after[i]) << i << " with " << bad;
+    if (std::isnan(bad)) {
+      for (std::size_t i = 41 * 8; i < 512; ++i) ASSERT_TRUE(std::isnan(after[i])) << i;
+    }
+  }
+}
+
+TEST_P(Attention, CausalIsRightAligned) {  // D10
+  AttentionOptions options;
+  options.causal = true;
+  // One query, the last, sees all three keys.
+  const Tensor q = floats({0}, {1, 1, 1, 1});
+  const Tensor k = floats({1, 1, 1}, {1, 1, 3, 1});
+  const Tensor v = floats({1, 10, 100}, {1, 1, 3, 1});
+  EXPECT_NEAR(attention(q, k, v, options).to_host<float>()[0], 37.0f, 1e-4);
+  // More queries than keys: the first see none.
+  const Tensor many = floats({0, 0, 0, 0, 0}, {1, 1, 5, 1});
+  expect_near(testing::to_doubles(attention(many, k, v, options)), {0, 0, 1, 5.5, 37}, 1e-5);
+  // The length is the item's own.
+  options.lengths = test_device().upload<std::int32_t>(std::vector<std::int32_t>{2}, {1});
+  expect_near(testing::to_doubles(attention(many, k, v, options)), {0, 0, 0, 1, 5.5}, 1e-5);
+  const std::vector<std::uint32_t> far{0xffffffffu};
+  options.lengths = test_device().upload<std::uint32_t>(far, {1});
+  expect_near(testing::to_doubles(attention(many, k, v, options)), {0, 0, 1, 5.5, 37}, 1e-5);
+}
+
+TEST_P(Attention, NanInASeenKeyOrValueShowsInOthersNot) {  // D27
+  const std::int64_t n = 70, dim = 6;
+  std::vector<float> q(static_cast<std::size_t>(n * dim), 0.25f), k = q, v = q;
+  const Shape shape{1, 1, n, dim};
+  const std::size_t at = 66 * 6 + 2;
+  for (const float bad : {kNan, -kNan, kInf}) {
+    k[at] = bad;
+    std::vector<float> got = attention(floats(q, shape), floats(k, shape), floats(v, shape)).to_host<float>();
+    for (float value : got) ASSERT_TRUE(std::isnan(value));
+    k[at] = 0.25f;
+    v[at] = bad;
+    got = attention(floats(q, shape), floats(k, shape), floats(v, shape)).to_host<float>();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (i % 6 != 2) {
+        ASSERT_NEAR(got[i], 0.25f, 1e-6) << i;
+      } else {
+        ASSERT_TRUE(std::isnan(bad) ? std::isnan(got[i]) : got[i] == bad) << i << " " << got[i];
+      }
+    }
+    AttentionOptions options;
+    std::vector<std::uint8_t> seen(static_cast<std::size_t>(n), 1);
+    seen[66] = 0;
+    options.mask = test_device().upload_array(std::as_bytes(std::span<const std::uint8_t>(seen)), {n}, DType::bool_);
+    k[at] = bad;
+    for (float value : attention(floats(q, shape), floats(k, shape), floats(v, shape), options).to_host<float>()) {
+      ASSERT_NEAR(value, 0.25f, 1e-6);
+    }
+    options = {};
+    options.lengths = test_device().upload<std::int32_t>(std::vector<std::int32_t>{66}, {1});
+    for (float value : attention(floats(q, shape), floats(k, shape), floats(v, shape), options).to_host<float>()) {
+      ASSERT_NEAR(value, 0.25f, 1e-6);
+    }
+    k[at] = v[at] = 0.25f;
+  }
+}
+
+TEST_P(Attention, WeightsFarBelowTheMaximumAreZero) {
+  // Scores 0 and 200 below: e^-200 is no float. A value that would show the least of it.
+  for (const bool far_first : {false, true}) {
+    std::vector<float> k(80, 0.0f), v(80, 3e36f);
+    const std::size_t near = far_first ? 79 : 0;
+    k[near] = 200;
+    v[near] = 1;
+    const std::vector<float> got =
+        attention(floats({1, 1}, {1, 1, 2, 1}), floats(k, {1, 1, 80, 1}), floats(v, {1, 1, 80, 1})).to_host<float>();
+    EXPECT_EQ(got, (std::vector<float>{1, 1})) << far_first;
+  }
+  // Scores that would overflow exp; and a rising maximum, step by step.
+  std::vector<float> k(64), v(64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    k[i] = 1000.0f + 7.0f * static_cast<float>(i);
+    v[i] = static_cast<float>(i);
+  }
+  const std::vector<float> got =
+      attention(floats({1}, {1, 1, 1, 1}), floats(k, {1, 1, 64, 1}), floats(v, {1, 1, 64, 1})).to_host<float>();
+  EXPECT_NEAR(got[0], 63 - std::exp(-7.0) / (1 + std::exp(-7.0)) * 1.0009, 1e-4);
+}
+
+TEST_P(Attention, HalvesAtTheirLargest) {
+  if (!test_device().features().f16) {
+    EXPECT_THROW(test_device().zeros({1}, DType::f16), Error);
+    return;
+  }
+  const std::vector<float16> big(16 * 8, float16(65504.0f));
+  const Tensor x = test_device().upload<float16>(big, {1, 1, 16, 8});
+  for (float16 v : attention(x, x, x).to_host<float16>()) ASSERT_EQ(static_cast<float>(v), 65504.0f);
+}
+
+TEST_P(Attention, EmptyOperands) {
+  const auto zeros = [](const Shape& shape) { return test_device().zeros(shape, DType::f32); };
+  EXPECT_EQ(attention(zeros({0, 2, 3, 4}), zeros({0, 2, 3, 4}), zeros({0, 2, 3, 4})).shape(), (Shape{0, 2, 3, 4}));
+  EXPECT_EQ(attention(zeros({1, 2, 0, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 5})).shape(), (Shape{1, 2, 0, 5}));
+  EXPECT_EQ(attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 0})).shape(), (Shape{1, 2, 3, 0}));
+  EXPECT_EQ(attention(zeros({1, 0, 3, 4}), zeros({1, 0, 3, 4}), zeros({1, 0, 3, 4})).shape(), (Shape{1, 0, 3, 4}));
+  EXPECT_EQ(attention(floats({1, 2}, {1, 1, 1, 2}), zeros({1, 1, 0, 2}), zeros({1, 1, 0, 2})).to_host<float>(),
+            (std::vector<float>{0, 0}));
+}
+
+TEST_P(Attention, WhatDoesNotFitIsRefusedBeforeAnyWork) {
+  const auto zeros = [](const Shape& shape, DType dtype = DType::f32) { return test_device().zeros(shape, dtype); };
+  const Tensor q = zeros({2, 4, 3, 8});
+  const Tensor k = zeros({2, 2, 5, 8});
+  const auto refused = [](auto&& call, std::string_view said) {
+    try {
+      call();
+      ADD_FAILURE() << "taken: " << said;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(e.message().find(said), std::string::npos) << e.what();
+    }
+  };
+  refused([&] { attention(q, zeros({2, 3, 5, 8}), zeros({2, 3, 5, 8})); }, "4 heads are no multiple of 3");
+  refused([&] { attention(q, zeros({1, 2, 5, 8}), k); }, "batches differ");
+  refused([&] { attention(q, zeros({2, 2, 5, 7}), k); }, "last axis");
+  refused([&] { attention(q, k, zeros({2, 2, 6, 8})); }, "(2, 2, 6, 8)");
+  refused([&] { attention(zeros({4, 3, 8}), k, k); }, "4 axes");
+  refused([&] { attention(zeros({2, 4, 3, 8}, DType::i32), k, k); }, "int32");
+  refused([&] { attention(zeros({1, 1, 1, 0}), zeros({1, 1, 1, 0}), zeros({1, 1, 1, 1})); }, "dimension of 0");
+  AttentionOptions options;
+  options.mask = zeros({3, 4});
+  refused([&] { attention(q, k, k, options); }, "(2, 4, 3, 5)");
+  options.mask = zeros({3, 5}, DType::i32);
+  refused([&] { attention(q, k, k, options); }, "mask is int32");
+  options = {};
+  options.lengths = zeros({3}, DType::i32);
+  refused([&] { attention(q, k, k, options); }, "batch of 2");
+  options = {};
+  options.scale = std::nan("");
+  refused([&] { attention(q, k, k, options); }, "scale is nan");
+  options = {};
+  options.softcap = -1;
+  refused([&] { attention(q, k, k, options); }, "softcap is -1");
+  EXPECT_THROW(attention(q, Tensor(), k), Error);
+}
+
+TEST(AttentionCatalog, EveryKernelCompiles) {  // D11
+  std::vector<KernelOptions> all;
+  std::vector<std::string> keys;
+  ops::attention_family().visit_kernels(test_device(), [&](std::string_view key, const KernelOptions& options) {
+    keys.emplace_back(key);
+    all.push_back(options);
+  });
+  EXPECT_GT(all.size(), 50U);
+  const std::vector<PendingKernel> pending = test_device().prepare(all);
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    try {
+      pending[i].get();
+    } catch (const Error& e) {
+      ADD_FAILURE() << keys[i] << ": " << e.what();
+      return;
+    }
+  }
+  RecordProperty("kernels", static_cast<int>(all.size()));
+}
+
+}  // namespace
+}  // namespace weft
