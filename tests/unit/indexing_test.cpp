@@ -808,7 +808,7 @@ TEST(IndexingFamily, EveryKernelCompiles) {
   // And the tests above met no other.
   for (const auto& [key, kernel] : test_device().state()->library) {
     for (const char* of_ours : {"gather", "take_along_axis", "scatter", "pad", "index_check", "copy"}) {
-      if (key.starts_with(of_ours)) EXPECT_TRUE(kernels.contains(key)) << key;
+      EXPECT_TRUE(!key.starts_with(of_ours) || kernels.contains(key)) << key;
     }
   }
   for (const PendingKernel& pending : test_device().prepare(all)) EXPECT_NO_THROW(pending.get());
