@@ -86,6 +86,10 @@ Plan plan_copy(const Tensor& out, const Tensor& in, std::uint32_t out_offset, st
   return p;
 }
 
+std::string copy_key(Unit unit, std::size_t rank) {
+  return fmt::format("copy {} {}", static_cast<int>(unit), rank);
+}
+
 KernelOptions make_options(Unit unit, std::size_t rank) {
   std::string members;
   std::string walk;
@@ -172,11 +176,17 @@ void copy_into(const Tensor& out, const Tensor& in, std::string_view op, std::ui
   }
   const std::size_t rank = plan.axes.size();
   const Device& device = out.device();
-  const Kernel kernel =
-      dispatch::library_kernel(state_of(device), fmt::format("copy {} {}", static_cast<int>(plan.unit), rank),
-                               [&] { return make_options(plan.unit, rank); });
+  const Kernel kernel = dispatch::library_kernel(state_of(device), copy_key(plan.unit, rank),
+                                                 [&] { return make_options(plan.unit, rank); });
   launch(device, kernel, std::array{from.range, to.range}, std::as_bytes(std::span(params).first(n)),
          kernel.grid(grid_for(static_cast<std::uint64_t>(plan.count))));
+}
+
+void visit_copy_kernels(const Device& device, const KernelVisitor& visit) {
+  for (Unit unit : {Unit::byte, Unit::half, Unit::word, Unit::vec4}) {
+    if (unit == Unit::half && !device.features().f16) continue;
+    for (std::size_t rank = 1; rank <= kMaxRank; ++rank) visit(copy_key(unit, rank), make_options(unit, rank));
+  }
 }
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ops/catalog.h"
 #include "weft/tensor.h"
 
 namespace weft::ops {
@@ -13,5 +14,7 @@ namespace weft::ops {
 /// so they are or-ed in. Recorded in as many pieces as the binding limit, or a smaller `most_bytes` (for tests), asks
 /// for.
 void copy_into(const Tensor& out, const Tensor& in, std::string_view op, std::uint64_t most_bytes = UINT64_MAX);
+
+void visit_copy_kernels(const Device& device, const KernelVisitor& visit);
 
 }  // namespace weft::ops

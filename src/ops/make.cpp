@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/elementwise.h"
+#include "ops/scalar.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
@@ -18,37 +19,6 @@ double as_double(const Scalar& s) {
 
 std::int64_t as_integer(const Scalar& s) {
   return std::visit([](auto v) { return static_cast<std::int64_t>(v); }, s.value);
-}
-
-struct IntegerRange {
-  std::int64_t low, high;
-};
-IntegerRange range_of(DType dtype) {
-  if (dtype == DType::u32) return {0, std::numeric_limits<std::uint32_t>::max()};
-  return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
-}
-
-void check_fits(std::string_view op, std::int64_t value, DType dtype) {
-  const IntegerRange range = range_of(dtype);
-  if (value >= range.low && value <= range.high) return;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} does not fit {}", op, value, to_string(dtype)),
-              fmt::format("use values from {} to {}, or float32", range.low, range.high));
-}
-
-/// The number as numpy.full stores it: a float is cut to an integer, an integer must fit.
-Scalar stored(std::string_view op, const Scalar& s, DType dtype) {
-  if (is_float(dtype)) return as_double(s);
-  if (const auto* real = std::get_if<double>(&s.value)) {
-    if (dtype == DType::bool_) return *real != 0;
-    if (std::isnan(*real)) return 0;
-    const IntegerRange range = range_of(dtype);
-    return static_cast<std::int64_t>(
-        std::clamp(std::trunc(*real), static_cast<double>(range.low), static_cast<double>(range.high)));
-  }
-  const std::int64_t value = as_integer(s);
-  if (dtype == DType::bool_) return value != 0;
-  check_fits(op, value, dtype);
-  return value;
 }
 
 /// What numpy.arange fills with: element i is start + i * delta, in the arithmetic of the dtype.
@@ -120,7 +90,7 @@ Progression real_progression(double start, double stop, double step, DType dtype
 }  // namespace
 
 Tensor full(const Device& device, const Shape& shape, Scalar value, DType dtype) {
-  const Scalar held = stored("full", value, dtype);
+  const Scalar held = ops::stored_scalar("full", value, dtype);
   if (element_count(shape) == 0) return Device(device).empty(shape, dtype);
   ops::ElementProgram program;
   return program.run(device, shape, program.scalar(held, dtype));
@@ -152,13 +122,13 @@ Tensor arange(const Device& device, Scalar start, Scalar stop, Scalar step, std:
     result = program.binary(BinaryOp::add, program.scalar(double{p.real_start}, DType::f32), way);
   } else {
     const DType held = type == DType::bool_ ? DType::i32 : type;
-    check_fits("arange", p.start, held);
+    ops::stored_scalar("arange", p.start, held);  // throws where it does not fit
     if (p.count > 1) {
       std::int64_t last = 0;
       if (__builtin_mul_overflow(p.count - 1, p.delta, &last) || __builtin_add_overflow(p.start, last, &last)) {
         last = p.delta > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min();
       }
-      check_fits("arange", last, held);
+      ops::stored_scalar("arange", last, held);
     }
     // Modulo 2^32: a step down in u32 is right too, and every element was shown to fit.
     const auto bits = [&](std::int64_t v) {

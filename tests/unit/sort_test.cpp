@@ -1,0 +1,2 @@
+// Sort, argsort and topk.
+#include <gtest/gtest.h>
