@@ -233,13 +233,15 @@ struct Scan {
 
 void run_scan(const Scan& scan, const Tensor& x, const Tensor& out);
 
-void run_rows_of(const Scan& scan, const Tensor& x, const AxisPair& kept, const Tensor& out) {
+/// `most` elements a chunk.
+void run_rows_of(const Scan& scan, const Tensor& x, const AxisPair& kept, const Tensor& out, std::uint64_t most) {
   const Device& device = x.device();
   const std::string_view name = scan_name(scan.op);
   const auto length = static_cast<std::uint64_t>(x.shape()[scan.axis]);
   const std::int64_t stride = x.strides()[scan.axis];
   const std::int64_t out_stride = out.strides()[scan.axis];
-  const Plan plan = plan_scan(cpu_kernels(device), kept, stride, length);
+  Plan plan = plan_scan(cpu_kernels(device), kept, stride, length);
+  plan.chunk = std::min(plan.chunk, std::max(most, std::uint64_t{1}));
   const std::vector<Piece> pieces = pieces_of(x, out, scan.axis, plan.chunk);
   std::vector<Window> from, to;
   for (const Piece& p : pieces) {
@@ -309,24 +311,36 @@ void run_rows_of(const Scan& scan, const Tensor& x, const AxisPair& kept, const 
   for (std::size_t i = 0; i < pieces.size(); ++i) run(scan_entry, i, &prefix_window.range, nullptr);
 }
 
+/// The longest chunk, up to kThreadRun, of which a binding shows all rows; 0 when there is none.
+std::uint64_t longest_chunk(const Tensor& x, const Tensor& out, std::size_t axis) {
+  auto chunk = std::min(x.shape()[axis], static_cast<std::int64_t>(kThreadRun));
+  while (chunk > 0 && (!fits_binding(part_of(x, axis, 0, chunk)) || !fits_binding(part_of(out, axis, 0, chunk)))) {
+    chunk /= 2;
+  }
+  return static_cast<std::uint64_t>(chunk);
+}
+
 void run_scan(const Scan& scan, const Tensor& x, const Tensor& out) {
   const std::array axes{scan.axis};
   const std::vector<std::size_t> kept_axes = other_axes(x.rank(), axes);
+  std::uint64_t most = kThreadRun;
   if (!fits_binding(x) || !fits_binding(out)) {
     const auto reach = [&](std::size_t axis) {
       return (x.shape()[axis] - 1) * std::max(std::abs(x.strides()[axis]), std::abs(out.strides()[axis]));
     };
-    // Rows are cut when that is what their length asks for; a chunk of all rows must fit then.
-    const std::int64_t chunk = std::min<std::int64_t>(x.shape()[scan.axis], kThreadRun);
-    const bool chunks_fit =
-        fits_binding(part_of(x, scan.axis, 0, chunk)) && fits_binding(part_of(out, scan.axis, 0, chunk));
+    const std::int64_t length = x.shape()[scan.axis];
+    most = longest_chunk(x, out, scan.axis);
+    // Rows are cut where that is what their length asks for, unless there are too many to note a sum for each chunk.
+    const auto chunks =
+        static_cast<std::uint64_t>(x.size() / length) * ceil_div(length, std::max(most, std::uint64_t{1}));
+    const bool cut_rows = most > 0 && chunks * 4 <= x.device().limits().max_storage_binding_size;
     for (std::size_t axis : kept_axes) {
-      const std::int64_t length = x.shape()[axis];
-      if (length < 2) continue;
-      if (chunks_fit && reach(axis) < reach(scan.axis)) break;
-      const std::int64_t cut = cut_at(length);
+      if (x.shape()[axis] < 2) continue;
+      if (cut_rows && reach(axis) < reach(scan.axis)) break;
+      const std::int64_t cut = cut_at(x.shape()[axis]);
+      const std::int64_t rest = x.shape()[axis] - cut;
       run_scan(scan, part_of(x, axis, 0, cut), part_of(out, axis, 0, cut));
-      run_scan(scan, part_of(x, axis, cut, length - cut), part_of(out, axis, cut, length - cut));
+      run_scan(scan, part_of(x, axis, cut, rest), part_of(out, axis, cut, rest));
       return;
     }
   }
@@ -336,7 +350,7 @@ void run_scan(const Scan& scan, const Tensor& x, const Tensor& out) {
     run_scan(scan, contiguous(x), out);
     return;
   }
-  run_rows_of(scan, x, *kept, out);
+  run_rows_of(scan, x, *kept, out, most);
 }
 
 }  // namespace
