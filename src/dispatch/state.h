@@ -113,8 +113,16 @@ struct DeviceState {
   std::mutex library_mutex;
   std::unordered_map<std::string, Kernel> library;
 
+<<<<<<< HEAD
   dispatch::CompileThreads compile_threads;  ///< these two last, so that they end first: their threads use the rest
   dispatch::Completions completions;
+=======
+  // Constant tables of the op library (twiddle factors), oldest first; up to kMostTables and kMostTableBytes.
+  std::mutex tables_mutex;
+  std::vector<std::pair<std::string, Buffer>> tables;
+
+  dispatch::CompileThreads compile_threads;  ///< last, so that it ends first: its threads use the rest
+>>>>>>> 3b1cf8b (Fourier transforms of any length and axis: Stockham passes in workgroup memory or one a dispatch, Bluestein for the rest; tables in double, kept by the device)
 
   using Until = std::optional<webgpu::Clock::time_point>;
 
@@ -254,6 +262,39 @@ Kernel library_kernel(detail::DeviceState& device, const std::string& key, MakeO
   Kernel made = make_kernel(device, make_options(), Trust::library);
   const std::lock_guard lock(device.library_mutex);
   return device.library.emplace(key, std::move(made)).first->second;
+}
+
+inline constexpr std::size_t kMostTables = 32;
+inline constexpr std::size_t kMostTableBytes = std::size_t{64} << 20;
+
+/// A constant table of the library, found by `key` or made by `make`. The device keeps the latest ones that are not too
+/// large; whoever has the handle keeps his.
+template <class Make>
+Buffer library_table(detail::DeviceState& device, const std::string& key, Make&& make) {
+  const auto find = [&]() -> const Buffer* {
+    for (const auto& entry : device.tables) {
+      if (entry.first == key) return &entry.second;
+    }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(device.tables_mutex);
+    if (const Buffer* found = find()) return *found;
+  }
+  const Buffer made = make();
+  if (made.size() > kMostTableBytes / 2) return made;
+  std::vector<std::pair<std::string, Buffer>> dropped;  // after the lock
+  const std::lock_guard lock(device.tables_mutex);
+  if (const Buffer* found = find()) return *found;
+  device.tables.emplace_back(key, made);
+  std::size_t bytes = 0;
+  for (const auto& entry : device.tables) bytes += entry.second.size();
+  while (device.tables.size() > kMostTables || bytes > kMostTableBytes) {
+    bytes -= device.tables.front().second.size();
+    dropped.push_back(std::move(device.tables.front()));
+    device.tables.erase(device.tables.begin());
+  }
+  return made;
 }
 
 /// Turns a WebGPU compile error into one that shows the user's own line and a caret.
