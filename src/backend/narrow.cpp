@@ -77,7 +77,7 @@ Tensor convert(const Tensor& in, std::int64_t count, std::string_view key, std::
     options.label = key;
     return options;
   });
-  ops::launch(device, kernel, {window.range, BindingRange(out)}, params,
+  ops::launch(device, kernel, {window.range, BindingRange(out.buffer())}, params,
               kernel.grid(grid_for(static_cast<std::uint64_t>(count))));
   return out;
 }

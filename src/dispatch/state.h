@@ -113,16 +113,12 @@ struct DeviceState {
   std::mutex library_mutex;
   std::unordered_map<std::string, Kernel> library;
 
-<<<<<<< HEAD
-  dispatch::CompileThreads compile_threads;  ///< these two last, so that they end first: their threads use the rest
-  dispatch::Completions completions;
-=======
   // Constant tables of the op library (twiddle factors), oldest first; up to kMostTables and kMostTableBytes.
   std::mutex tables_mutex;
   std::vector<std::pair<std::string, Buffer>> tables;
 
-  dispatch::CompileThreads compile_threads;  ///< last, so that it ends first: its threads use the rest
->>>>>>> 3b1cf8b (Fourier transforms of any length and axis: Stockham passes in workgroup memory or one a dispatch, Bluestein for the rest; tables in double, kept by the device)
+  dispatch::CompileThreads compile_threads;  ///< these two last, so that they end first: their threads use the rest
+  dispatch::Completions completions;
 
   using Until = std::optional<webgpu::Clock::time_point>;
 
