@@ -60,6 +60,7 @@ class Evaluation {
       case OpKind::log_softmax: return log_softmax(operand(op, 0), {axis(op)});
       case OpKind::layer_norm: return layer_norm(op);
       case OpKind::matmul: return matmul(operand(op, 0), operand(op, 1));
+      case OpKind::library: return library(op);
       case OpKind::unary:
       case OpKind::binary:
       case OpKind::where:
@@ -74,6 +75,12 @@ class Evaluation {
     std::vector<Tensor> parts;
     for (std::size_t i = 0; i < op.operands.size(); ++i) parts.push_back(operand(op, i));
     return weft::concat(parts, axis(op));
+  }
+
+  Tensor library(const Operation& op) const {
+    std::vector<Tensor> operands;
+    for (std::size_t i = 0; i < op.operands.size(); ++i) operands.push_back(operand(op, i));
+    return (*op.run)(device_, operands);
   }
 
   Tensor reduce(const Operation& op) const {

@@ -553,15 +553,20 @@ constexpr auto kWideTypes = std::to_array<std::string_view>(
 }  // namespace
 
 const Function* find_function(std::string_view name) noexcept {
-  static_assert(std::is_sorted(kFunctions.begin(), kFunctions.end(),
-                               [](const Function& a, const Function& b) { return a.name < b.name; }));
-  const auto it = std::lower_bound(kFunctions.begin(), kFunctions.end(), name,
-                                   [](const Function& f, std::string_view n) { return f.name < n; });
-  return it != kFunctions.end() && it->name == name ? &*it : nullptr;
+  const std::span<const Function> all = functions();
+  const auto it =
+      std::lower_bound(all.begin(), all.end(), name, [](const Function& f, std::string_view n) { return f.name < n; });
+  return it != all.end() && it->name == name ? &*it : nullptr;
 }
 
 std::span<const Function> functions() noexcept {
-  return kFunctions;
+  static const std::vector<Function> all = [] {
+    std::vector<Function> both(kFunctions.begin(), kFunctions.end());
+    both.insert(both.end(), library_functions().begin(), library_functions().end());
+    std::sort(both.begin(), both.end(), [](const Function& a, const Function& b) { return a.name < b.name; });
+    return both;
+  }();
+  return all;
 }
 
 std::span<const std::string_view> constant_names() noexcept {

@@ -36,6 +36,9 @@ struct Function {
   bool is_method = false;  ///< x.name(...) is name(x, ...)
 };
 
+/// The table of library_functions.cpp, by name; part of functions().
+std::span<const Function> library_functions() noexcept;
+
 /// Null when there is none.
 const Function* find_function(std::string_view name) noexcept;
 /// All functions by name.

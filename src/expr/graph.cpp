@@ -288,4 +288,12 @@ OpId Graph::matmul(OpId a, OpId b) {
   return cast(product, operands);
 }
 
+OpId Graph::library(std::string key, const Shape& shape, DType dtype, std::span<const OpId> operands, LibraryCall run) {
+  Operation op{.kind = OpKind::library, .dtype = dtype, .shape = shape};
+  op.operands.assign(operands.begin(), operands.end());
+  op.name = std::move(key);
+  op.run = std::make_shared<const LibraryCall>(std::move(run));
+  return add(std::move(op));
+}
+
 }  // namespace weft::expr

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,7 +43,11 @@ enum class OpKind : std::uint8_t {
   log_softmax,  ///< axis
   layer_norm,   ///< axis, value: eps; operands: x, and weight and bias as has_weight and has_bias tell
   matmul,
+  library,  ///< name: what it computes, options and all; run
 };
+
+/// Calls an op of the library on a step's operands.
+using LibraryCall = std::function<Tensor(const Device&, std::span<const Tensor>)>;
 
 /// Which of the fields below the types mean something is said at OpKind.
 struct Operation {
@@ -65,6 +71,7 @@ struct Operation {
   Scalar step = 1;
   std::string name{};
   std::vector<std::byte> bytes{};
+  std::shared_ptr<const LibraryCall> run{};
 };
 
 /// True for what an ElementProgram can hold: unary, binary, where and cast.
@@ -109,6 +116,8 @@ class Graph {
   OpId softmax(OpKind kind, OpId x, std::int64_t axis);
   OpId layer_norm(OpId x, std::optional<OpId> weight, std::optional<OpId> bias, double eps, std::int64_t axis);
   OpId matmul(OpId a, OpId b);
+  /// Any other op, whose shape and dtype the caller has from its rules. Equal keys and operands mean equal results.
+  OpId library(std::string key, const Shape& shape, DType dtype, std::span<const OpId> operands, LibraryCall run);
 
  private:
   OpId add(Operation op);

@@ -88,8 +88,8 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   const Window out = window(a.out, kName);
   const Window mask = a.mask ? window(a.mask, kName) : k;
   const Window lengths = a.lengths ? window(a.lengths, kName) : k;
-  const bool quads = in_fours(a.q, q.offset) && in_fours(a.k, k.offset) && in_fours(a.v, v.offset) &&
-                     out.offset % 4 == 0;
+  const bool quads =
+      in_fours(a.q, q.offset) && in_fours(a.k, k.offset) && in_fours(a.v, v.offset) && out.offset % 4 == 0;
   const AttentionPlan plan = plan_of(a, quads);
 
   Params params{};
@@ -227,9 +227,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   if (a.out.size() == 0) return a.out;
 
   // As they lie when the elements of a head lie side by side.
-  const auto readable = [](const Tensor& x) {
-    return x.shape()[3] == 1 || x.strides()[3] == 1 ? x : contiguous(x);
-  };
+  const auto readable = [](const Tensor& x) { return x.shape()[3] == 1 || x.strides()[3] == 1 ? x : contiguous(x); };
   a.q = readable(q);
   a.k = readable(k);
   a.v = readable(v);

@@ -71,8 +71,8 @@ std::string head(const AttentionSpec& s) {
   const std::string_view out = s.partial ? "f32" : in;
   text += fmt::format("@group(0) @binding(5) var<storage, read_write> out: {};\n", array(out));
   if (s.partial) text += "@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;\n";
-  text += fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) +
-          fetch('v', "params.value_dim", s.quads);
+  text +=
+      fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) + fetch('v', "params.value_dim", s.quads);
   text += "fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, m: f32, l: f32) {\n";
   text += "  if (row >= params.rows || column >= params.value_dim) { return; }\n";
   if (s.partial) {
@@ -122,11 +122,11 @@ std::string each(std::uint32_t count, const std::string& text) {
 
 std::string tile_source(const AttentionSpec& s) {
   const std::uint32_t rows = s.rows;
-  const bool scalar = rows < 4;  // then a thread has one row
+  const bool scalar = rows < 4;                            // then a thread has one row
   const std::uint32_t vectors = scalar ? rows : rows / 4;  // of rows, of a thread
   const std::uint32_t width = scalar ? 1 : 4;
   const std::uint32_t tile_rows = rows * 8;
-  const std::uint32_t line = tile_rows / width;  // vectors of the tile's rows
+  const std::uint32_t line = tile_rows / width;             // vectors of the tile's rows
   const std::uint32_t column_quads = s.value_columns / 64;  // of a thread
   const std::uint32_t value_line = s.value_columns / 4;
   const std::string row_type = scalar ? "f32" : "vec4<f32>";
@@ -189,11 +189,13 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   text += fmt::format("  for (var j0 = share; j0 < end; j0 += {}u) {{\n", kKeys);
   text += each(rows, "    var s$R = vec4<f32>();\n");
   text += each(4, "    let bring_k$R = k_start + min(j0 + bring + $Ru * 16u, params.keys - 1u) * params.k_row;\n");
-  text += fmt::format("    for (var d0 = 0u; d0 < params.dim; d0 += {}u) {{\n      let d = d0 + bring_depth;\n", kDepth);
+  text +=
+      fmt::format("    for (var d0 = 0u; d0 < params.dim; d0 += {}u) {{\n      let d = d0 + bring_depth;\n", kDepth);
   text += "      if (brings_keys) {\n" + each(4, "        let k$R = fetch_k(bring_k$R, d);\n");
   for (char c : kComponents) {
-    text += fmt::format("        key_stage[(bring_depth + {}u) * {}u + bring] = vec4<f32>(k0.{c}, k1.{c}, k2.{c}, k3.{c});\n",
-                        kComponents.find(c), kKeys / 4 + 1, fmt::arg("c", c));
+    text += fmt::format(
+        "        key_stage[(bring_depth + {}u) * {}u + bring] = vec4<f32>(k0.{c}, k1.{c}, k2.{c}, k3.{c});\n",
+        kComponents.find(c), kKeys / 4 + 1, fmt::arg("c", c));
   }
   text += fmt::format("      }} else if (t < {}u) {{\n", 64 + bringers);
   text += each(scalar ? 1 : 4, "        let q$R = fetch_q(bring_q$R, d);\n");
@@ -218,7 +220,8 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   text += "    let j = j0 + x;\n    let js = vec4<u32>(j, j + 16u, j + 32u, j + 48u);\n";
   text += each(rows, "    s$R *= params.scale;\n");
   text += "    if (params.softcap > 0.0) {\n" +
-          each(rows, "      s$R = vec4<f32>(capped(s$R.x), capped(s$R.y), capped(s$R.z), capped(s$R.w));\n") + "    }\n";
+          each(rows, "      s$R = vec4<f32>(capped(s$R.x), capped(s$R.y), capped(s$R.z), capped(s$R.w));\n") +
+          "    }\n";
   text += "    if (params.mask_kind != 0u) {\n      let at = min(js, vec4<u32>(params.keys - 1u)) * params.mask_key;\n";
   text += each(rows, R"(      s$R = vec4<f32>(masked(s$R.x, mask$R + at.x), masked(s$R.y, mask$R + at.y),
                       masked(s$R.z, mask$R + at.z), masked(s$R.w, mask$R + at.w));
@@ -253,7 +256,8 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
                 is_odd(s$R.x) || is_odd(s$R.y) || is_odd(s$R.z) || is_odd(s$R.w));
 )",
                  {{"$R", std::to_string(r)}, {"$M", of_row("m", r)}, {"$L", of_row("l", r)}});
-    for (std::uint32_t c = 0; c < column_quads; ++c) text += fmt::format("    o{0}_{1} *= {2};\n", r, c, of_row("fade", r));
+    for (std::uint32_t c = 0; c < column_quads; ++c)
+      text += fmt::format("    o{0}_{1} *= {2};\n", r, c, of_row("fade", r));
   }
   for (std::uint32_t key = 0; key < 4; ++key) {
     for (std::uint32_t i = 0; i < vectors; ++i) {
@@ -261,8 +265,8 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
       for (std::uint32_t w = 0; w < width; ++w) {
         values += fmt::format("{0}weight(e{1}.{2}, s{1}.{2})", w > 0 ? ", " : "", i * width + w, kComponents[key]);
       }
-      text += fmt::format("    weights[(x + {0}u) * {1}u + y * {2}u + {3}u] = Rows({4});\n", key * 16, line + 1, vectors, i,
-                          values);
+      text += fmt::format("    weights[(x + {0}u) * {1}u + y * {2}u + {3}u] = Rows({4});\n", key * 16, line + 1,
+                          vectors, i, values);
     }
   }
 
@@ -321,8 +325,8 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
 // -- cpu: a lane takes rows of its own
 // ----------------------------------------------------------------------------------
 
-/// No barriers and no memory but storage: loads are what costs, each of a key or value serves all rows of eight lanes. A
-/// branch is paid for by all lanes whether taken or not, but a loop of no turns is not: `for (var once = ...`.
+/// No barriers and no memory but storage: loads are what costs, each of a key or value serves all rows of eight lanes.
+/// A branch is paid for by all lanes whether taken or not, but a loop of no turns is not: `for (var once = ...`.
 std::string lane_source(const AttentionSpec& s) {
   constexpr std::uint32_t kLanes = 8;
   const std::uint32_t rows = s.rows;
@@ -350,7 +354,8 @@ std::string lane_source(const AttentionSpec& s) {
 )",
                           {{"$LANES", number(kLanes)}}));
   for (std::uint32_t r = 0; r < rows; ++r) {
-    for (std::uint32_t d = 0; d < quads; ++d) text += fmt::format("  let q{0}_{1} = fetch_q(q_at{0}, {2}u);\n", r, d, d * 4);
+    for (std::uint32_t d = 0; d < quads; ++d)
+      text += fmt::format("  let q{0}_{1} = fetch_q(q_at{0}, {2}u);\n", r, d, d * 4);
     for (std::uint32_t c = 0; c < value_quads; ++c) text += fmt::format("  var o{}_{} = vec4<f32>();\n", r, c);
   }
   text += "  end = min(end, share + params.chunk);\n  for (var j = share; j < end; j++) {\n";
@@ -366,18 +371,20 @@ std::string lane_source(const AttentionSpec& s) {
     return out;
   };
   for (std::uint32_t d = 0; d < quads; ++d) {
-    text += fmt::format("    {{\n      let key = fetch_k(k_at, {}u);\n{}    }}\n", d * 4, dot(fmt::format("q$R_{}", d)));
+    text +=
+        fmt::format("    {{\n      let key = fetch_k(k_at, {}u);\n{}    }}\n", d * 4, dot(fmt::format("q$R_{}", d)));
   }
   if (quads == 0) {
     text += "    for (var d = 0u; d < params.dim; d += 4u) {\n      let key = fetch_k(k_at, d);\n" +
             each(rows, "      let q$R = fetch_q(q_at$R, d);\n") + dot("q$R") + "    }\n";
   }
   text += each(rows, "    s$R *= params.scale;\n");
-  text += "    for (var once = params.softcap > 0.0; once; once = false) {\n" + each(rows, "      s$R = capped(s$R);\n") +
-          "    }\n";
+  text += "    for (var once = params.softcap > 0.0; once; once = false) {\n" +
+          each(rows, "      s$R = capped(s$R);\n") + "    }\n";
   text += "    for (var once = params.mask_kind != 0u; once; once = false) {\n" +
           each(rows, "      s$R = masked(s$R, mask$R + j * params.mask_key);\n") + "    }\n    var grows = false;\n";
-  // The maximum stands until a score is over it by more than 8: weights up to e^8 harm no one, and sums are rarely scaled.
+  // The maximum stands until a score is over it by more than 8: weights up to e^8 harm no one, and sums are rarely
+  // scaled.
   text += each(rows, R"(    let seen$R = j < limit$R && !is_unseen(s$R);
     odd$R = odd$R || (seen$R && is_odd(s$R));
     let high$R = seen$R && s$R > m$R + 8.0;
@@ -402,7 +409,8 @@ std::string lane_source(const AttentionSpec& s) {
   for (std::uint32_t c = 0; c < value_quads; ++c) {
     text += fmt::format("    {{\n      let value = bitcast<vec4<u32>>(fetch_v(v_at, first_column + {}u));\n", c * 4);
     for (std::uint32_t r = 0; r < rows; ++r) {
-      text += fmt::format("      o{0}_{1} = fma(vec4<f32>(w{0}), bitcast<vec4<f32>>(value & bits{0}), o{0}_{1});\n", r, c);
+      text +=
+          fmt::format("      o{0}_{1} = fma(vec4<f32>(w{0}), bitcast<vec4<f32>>(value & bits{0}), o{0}_{1});\n", r, c);
     }
     text += "    }\n";
   }

@@ -42,7 +42,7 @@ AttentionSpec tile_spec(const Limits& limits, std::uint64_t rows, std::uint64_t 
   for (const TileChoice& c : kTiles) {
     spec.rows = c.rows;
     spec.value_columns = c.columns;
-    const bool wide = c.columns > 64 && value_dim <= 64;             // half of the columns would be none
+    const bool wide = c.columns > 64 && value_dim <= 64;                // half of the columns would be none
     const bool tall = c.rows > 1 && rows <= 4 * std::uint64_t{c.rows};  // half of the rows
     if (!wide && !tall && tile_bytes(c) <= limits.max_workgroup_storage) break;
   }
@@ -109,7 +109,8 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16) {
     for (const std::int64_t rows : {1, 8, 9, 16, 17, 32, 33}) {
       for (const std::int64_t dim : {32, 64, 96, 128, 256, 257}) {
         for (const std::int64_t value_dim : {32, 64, 96, 128, 256, 257}) {
-          AttentionSpec spec = plan_attention(cpu, false, limits, {1, 1, 1, rows, 1, dim, value_dim}, DType::f32, false).spec;
+          AttentionSpec spec =
+              plan_attention(cpu, false, limits, {1, 1, 1, rows, 1, dim, value_dim}, DType::f32, false).spec;
           for (int choice = 0; choice < (f16 ? 8 : 4); ++choice) {
             spec.quads = (choice & 1) != 0;
             spec.partial = (choice & 2) != 0;

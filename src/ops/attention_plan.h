@@ -15,11 +15,11 @@ namespace weft::ops {
 struct AttentionSpec {
   bool cpu = false;  ///< a lane takes rows of its own, alone; else a workgroup takes a tile of rows and keys
   DType dtype = DType::f32;
-  bool quads = false;              ///< q, k, v can be read and results written four at a time
-  bool partial = false;            ///< leaves sums and maxima of its share of the keys, for `attention.merge`
-  std::uint32_t rows = 0;          ///< of one thread: 8, 4, 1 (gpu), 8, 4, 2, 1 (cpu)
-  std::uint32_t dim = 0;           ///< cpu: head size up to which q is held; 0: any, read again for every key
-  std::uint32_t value_columns = 0; ///< of a workgroup (gpu: 64, 128)
+  bool quads = false;               ///< q, k, v can be read and results written four at a time
+  bool partial = false;             ///< leaves sums and maxima of its share of the keys, for `attention.merge`
+  std::uint32_t rows = 0;           ///< of one thread: 8, 4, 1 (gpu), 8, 4, 2, 1 (cpu)
+  std::uint32_t dim = 0;            ///< cpu: head size up to which q is held; 0: any, read again for every key
+  std::uint32_t value_columns = 0;  ///< of a workgroup (gpu: 64, 128)
 };
 
 struct AttentionPlan {

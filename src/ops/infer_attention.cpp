@@ -16,9 +16,7 @@ namespace {
 }  // namespace
 
 AttentionShape attention_shape(const Shape& q, const Shape& k, const Shape& v) {
-  const auto all = [&] {
-    return fmt::format("q {}, k {}, v {}", to_string(q), to_string(k), to_string(v));
-  };
+  const auto all = [&] { return fmt::format("q {}, k {}, v {}", to_string(q), to_string(k), to_string(v)); };
   if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4) {
     refuse(fmt::format("{}: not all have 4 axes", all()), "give [batch, heads, sequence, dim] (expand_dims, reshape)");
   }

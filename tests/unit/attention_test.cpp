@@ -158,8 +158,8 @@ void add_mask(std::mt19937& random, Given& g) {
     for (std::int64_t h = 0; h < scores[1]; ++h) {
       for (std::int64_t i = 0; i < scores[2]; ++i) {
         for (std::int64_t j = 0; j < scores[3]; ++j) {
-          const std::int64_t at = ((b % shape[0] * shape[1] + h % shape[1]) * shape[2] + i % shape[2]) * shape[3] +
-                                  j % shape[3];
+          const std::int64_t at =
+              ((b % shape[0] * shape[1] + h % shape[1]) * shape[2] + i % shape[2]) * shape[3] + j % shape[3];
           const double value = values[static_cast<std::size_t>(at)];
           g.model.bias.push_back(dtype == DType::bool_ ? (value != 0 ? 0 : kNone) : value);
         }
@@ -256,8 +256,7 @@ TEST_P(Attention, ManyKeysGoRoundTheLimitOnLoops) {
   k.back() = 40.0f;
   v.back() = 7.0f;
   const Tensor q = floats(std::vector<float>(40, 1.0f), {1, 1, 40, 1});
-  const std::vector<float> got =
-      attention(q, floats(k, {1, 1, keys, 1}), floats(v, {1, 1, keys, 1})).to_host<float>();
+  const std::vector<float> got = attention(q, floats(k, {1, 1, keys, 1}), floats(v, {1, 1, keys, 1})).to_host<float>();
   for (float value : got) ASSERT_NEAR(value, 7.0f, 1e-5);
 }
 
@@ -295,9 +294,9 @@ TEST_P(Attention, MasksThatHideAllGiveZeros) {  // N20
   options.mask = floats({-kInf, -kInf, -kInf, -kInf, 0, 0, -kInf, -kInf}, {1, 1, 2, 4});
   const std::vector<double> expected{0, 0, 0, 0, 3, 4, 5, 6};
   expect_near(testing::to_doubles(attention(ones, k, v, options)), expected, 1e-6);
-  options.mask = test_device().upload_array(std::as_bytes(std::span<const std::uint8_t>(
-                                                std::array<std::uint8_t, 8>{0, 0, 0, 0, 1, 1, 0, 0})),
-                                            {1, 1, 2, 4}, DType::bool_);
+  options.mask = test_device().upload_array(
+      std::as_bytes(std::span<const std::uint8_t>(std::array<std::uint8_t, 8>{0, 0, 0, 0, 1, 1, 0, 0})), {1, 1, 2, 4},
+      DType::bool_);
   expect_near(testing::to_doubles(attention(ones, k, v, options)), expected, 1e-6);
   // A large negative number is a number: the mean of all, as the formula has it.
   for (const float low : {-1e30f, std::numeric_limits<float>::lowest()}) {
@@ -316,7 +315,8 @@ TEST_P(Attention, CausalCaseOfOthers) {  // S26
   AttentionOptions options;
   options.causal = true;
   const Shape shape{1, 1, 64, 8};
-  const std::vector<float> before = attention(floats(q, shape), floats(k, shape), floats(v, shape), options).to_host<float>();
+  const std::vector<float> before =
+      attention(floats(q, shape), floats(k, shape), floats(v, shape), options).to_host<float>();
   EXPECT_NEAR(before[0], 0.0, 2e-5);
   EXPECT_NEAR(before[1], 0.01, 2e-5);
   EXPECT_NEAR(before[32 * 8], 1.280052666949886, 2e-5);
