@@ -124,7 +124,8 @@ class Sort {
     stage.dtype = x.dtype();
     stage.by_group = !cpu_;
     p.length = length;
-    p.run = cpu_ ? kThreadRun : std::min(std::bit_ceil(length), kGroupRun);
+    p.run = !cpu_ ? std::min(std::bit_ceil(length), kGroupRun) : length <= kShortRun ? kShortRun : kThreadRun;
+    if (cpu_) stage.run = p.run;
     p.keep = std::min(keep, p.run);
     p.flip_or_chunk = wanted_.descending ? 0xffffffffU : 0;
     Pairs runs = launch_stage(stage, p, length <= p.run, p.run);

@@ -1,5 +1,5 @@
-// The first stage of a sort: runs of a row, each in order. In front of this text stand Params, key_of(place) and
-// put(row, run, j, key, place), the j-th element of a run's order.
+// The first stage of a sort: runs of a row, each in order. In front of this text stand Params, key_of(i),
+// spot_of(row, run) and put(spot, j, key, place), the j-th element of a run's order.
 //
 // A key is a u32 in the order of the elements: NaN the largest, -0 and 0 the same; all bits turned over when the order
 // is descending. Of equal keys the lower place in the row comes first.
@@ -67,7 +67,7 @@ fn by_group(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocatio
     let row = run / runs;
     let j = i % size;
     if (row < params.rows && j < params.keep && tile_places[i] != 0xffffffffu) {
-      put(row, run % runs, j, tile_keys[i], tile_places[i]);
+      put(spot_of(row, run % runs), j, tile_keys[i], tile_places[i]);
     }
   }
 }

@@ -48,13 +48,13 @@ fn key_of(i: u32) -> u32 {
   }
 }
 
-/// Batcher's odd-even merge sort of kThreadRun pairs in registers: every lane the same steps, on data of its own.
-std::string network_text() {
+/// Batcher's odd-even merge sort of `run` pairs in registers: every lane the same steps, on data of its own.
+std::string network_text(std::uint32_t run) {
   std::string text;
-  for (std::uint32_t p = 1; p < kThreadRun; p *= 2) {
+  for (std::uint32_t p = 1; p < run; p *= 2) {
     for (std::uint32_t k = p; k >= 1; k /= 2) {
-      for (std::uint32_t j = k % p; j + k < kThreadRun; j += 2 * k) {
-        for (std::uint32_t i = j; i < std::min(j + k, kThreadRun - k); ++i) {
+      for (std::uint32_t j = k % p; j + k < run; j += 2 * k) {
+        for (std::uint32_t i = j; i < std::min(j + k, run - k); ++i) {
           if (i / (2 * p) != (i + k) / (2 * p)) continue;
           text += fmt::format(
               "  {{ let s = (k{0} > k{1}) | ((k{0} == k{1}) & (p{0} > p{1}));\n"
@@ -68,15 +68,15 @@ std::string network_text() {
   return text;
 }
 
-std::string by_thread_text() {
+std::string by_thread_text(std::uint32_t run) {
   std::string load;
   std::string store;
-  for (std::uint32_t i = 0; i < kThreadRun; ++i) {
+  for (std::uint32_t i = 0; i < run; ++i) {
     load += fmt::format(
-        "  var k{0} = 0xffffffffu;\n  var p{0} = start + {0}u;\n"
-        "  if ({0}u < count) {{ k{0} = key_of(at + {0}u * params.axis_stride) ^ params.flip; }}\n",
+        "  var p{0} = start + {0}u;\n  var k{0} = key_of(at + min({0}u, last) * params.axis_stride) ^ params.flip;\n"
+        "  k{0} = select(k{0}, 0xffffffffu, {0}u > last);\n",
         i);
-    store += fmt::format("  if ({0}u < kept) {{ put(row, run, {0}u, k{0}, p{0}); }}\n", i);
+    store += fmt::format("  if ({0}u < kept) {{ put(spot, {0}u, k{0}, p{0}); }}\n", i);
   }
   return fmt::format(R"(
 @compute @workgroup_size(64)
@@ -89,10 +89,12 @@ fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {{
   let start = run * params.run;
   let count = min(params.run, params.length - start);
   let kept = min(count, params.keep);
+  let last = count - 1u;
   let at = row_start(row) + start * params.axis_stride;
+  let spot = spot_of(row, run);
 {}{}{}}}
 )",
-                     load, network_text(), store);
+                     load, network_text(run), store);
 }
 
 std::string_view value_type(DType dtype) {
@@ -104,8 +106,8 @@ std::string_view value_type(DType dtype) {
 std::string sort_key(const SortStage& s) {
   // Later stages know elements by their size only, and only where they move them.
   const std::string_view of = s.first ? to_string(s.dtype) : s.gives_values() ? value_type(s.dtype) : "";
-  return fmt::format("sort.{} {} {} {}", s.first ? "first" : "merge", s.by_group ? "group" : "thread",
-                     static_cast<int>(s.sink), of);
+  const std::string by = s.by_group ? "group" : s.first ? fmt::format("thread {}", s.run) : "thread";
+  return fmt::format("sort.{} {} {} {}", s.first ? "first" : "merge", by, static_cast<int>(s.sink), of);
 }
 
 KernelOptions sort_options(const SortStage& s) {
@@ -125,26 +127,37 @@ KernelOptions sort_options(const SortStage& s) {
     binding("keys", "u32");
     binding("places", "u32");
   }
-  // What stands at place p of its row, and how it is put where it goes.
+  // Where a run goes, worked out once for all of its elements; and how element j of it is put there.
   const std::string_view place = s.first ? "at" : "places[at]";
-  text += s.first ? "fn put(row: u32, run: u32, j: u32, key: u32, at: u32) {\n"
-                  : "fn put(row: u32, run: u32, j: u32, key: u32, at: u32) {\n";
   if (s.sink == SortSink::runs) {
-    text += fmt::format(
-        "  let d = row * params.row_out + run * params.keep + j;\n  keys_out[d] = key;\n  places_out[d] = {};\n}}\n",
-        place);
+    text += fmt::format(R"(
+alias Spot = u32;
+fn spot_of(row: u32, run: u32) -> Spot {{ return row * params.row_out + run * params.keep; }}
+fn put(spot: Spot, j: u32, key: u32, at: u32) {{
+  keys_out[spot + j] = key;
+  places_out[spot + j] = {};
+}}
+)",
+                        place);
     binding("keys_out", "u32", true);
     binding("places_out", "u32", true);
   } else {
-    text += fmt::format(
-        "  let place = {};\n  let outer = row / params.kept_inner;\n  let inner = row - outer * params.kept_inner;\n"
-        "  let d = outer * params.out0 + inner * params.out1 + j * params.out_axis;\n",
-        place);
+    text += fmt::format(R"(
+struct Spot {{ out: u32, x: u32 }}
+fn spot_of(row: u32, run: u32) -> Spot {{
+  let outer = row / params.kept_inner;
+  let inner = row - outer * params.kept_inner;
+  return Spot(outer * params.out0 + inner * params.out1,
+              params.x_offset + outer * params.stride0 + inner * params.stride1);
+}}
+fn put(spot: Spot, j: u32, key: u32, at: u32) {{
+  let place = {};
+  let d = spot.out + j * params.out_axis;
+)",
+                        place);
     if (s.gives_values()) {
-      text += fmt::format(
-          "  values[params.values_offset + d] = {}[params.x_offset + outer * params.stride0 + inner * params.stride1 + "
-          "place * params.axis_stride];\n",
-          s.first && !half ? "x" : "elements");
+      text += fmt::format("  values[params.values_offset + d] = {}[spot.x + place * params.axis_stride];\n",
+                          s.first && !half ? "x" : "elements");
     }
     if (s.gives_indices()) text += "  indices[params.indices_offset + d] = place;\n";
     text += "}\n";
@@ -155,7 +168,7 @@ KernelOptions sort_options(const SortStage& s) {
   o.label = fmt::format("weft.sort.{}", s.first ? "first" : "merge");
   o.entry_point = s.by_group ? "by_group" : "by_thread";
   if (s.first) {
-    text += s.by_group ? "" : by_thread_text();
+    text += s.by_group ? "" : by_thread_text(s.run);
     text += wgsl::sort_first;
   } else {
     text += wgsl::sort_merge;
@@ -165,19 +178,23 @@ KernelOptions sort_options(const SortStage& s) {
 }
 
 void visit_sort_kernels(const Device& device, const KernelVisitor& visit) {
-  for (bool by_group : {false, true}) {
+  const auto each = [&](SortStage stage) {
     for (SortSink sink : {SortSink::runs, SortSink::values, SortSink::indices, SortSink::both}) {
+      stage.sink = sink;
       for (DType dtype : {DType::f32, DType::f16, DType::i32, DType::u32}) {
         if (dtype == DType::f16 && !device.features().f16) continue;
-        const SortStage first{true, by_group, sink, dtype};
-        visit(sort_key(first), sort_options(first));
-        const SortStage merge{false, by_group, sink, dtype};
-        // One kernel for all that don't move elements, and one for all of four bytes.
-        const bool new_key = merge.gives_values() ? dtype == DType::f32 || dtype == DType::f16 : dtype == DType::f32;
-        if (new_key) visit(sort_key(merge), sort_options(merge));
+        stage.dtype = dtype;
+        // Of later stages one for all that don't move elements, and one for all of four bytes.
+        if (!stage.first && dtype != DType::f32 && !(dtype == DType::f16 && stage.gives_values())) continue;
+        visit(sort_key(stage), sort_options(stage));
       }
     }
-  }
+  };
+  each({.first = true, .by_group = true});
+  each({.first = true, .run = kShortRun});
+  each({.first = true, .run = kThreadRun});
+  each({.first = false, .by_group = true});
+  each({.first = false});
 }
 
 }  // namespace weft::ops

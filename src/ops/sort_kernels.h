@@ -16,6 +16,7 @@ enum class SortSink : std::uint8_t { runs, values, indices, both };
 struct SortStage {
   bool first = true;      ///< reads the elements, else runs of an earlier stage
   bool by_group = false;  ///< a workgroup with barriers, else a thread on its own
+  std::uint32_t run = 0;  ///< that a thread of a first stage makes: kShortRun or kThreadRun
   SortSink sink = SortSink::runs;
   DType dtype = DType::f32;  ///< of the elements: f32, f16, i32 or u32
 
@@ -23,9 +24,11 @@ struct SortStage {
   bool gives_indices() const noexcept { return sink == SortSink::indices || sink == SortSink::both; }
 };
 
-/// Length of the runs that the first stage makes: at most, and a power of two, by group; always, by thread.
+/// Length of the runs that the first stage makes: by group a power of two up to kGroupRun; by thread kThreadRun, or
+/// kShortRun for rows that are no longer.
 inline constexpr std::uint32_t kGroupRun = 2048;
-inline constexpr std::uint32_t kThreadRun = 32;
+inline constexpr std::uint32_t kThreadRun = 16;
+inline constexpr std::uint32_t kShortRun = 8;
 inline constexpr std::uint32_t kGroupTile = 2048;  ///< elements of a workgroup that merges
 
 /// Bindings, in this order, those that the stage has: the elements; keys and places of the runs before; keys and places

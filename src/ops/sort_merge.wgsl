@@ -1,6 +1,6 @@
 // The later stages of a sort: neighbouring runs of a row become one, of which the first params.keep elements stay. In
-// front of this text stand Params, the keys and places of the runs, and put(row, run, j, key, at): the j-th element of a
-// run's order, which stands at `at` among the places.
+// front of this text stand Params, the keys and places of the runs, spot_of(row, run), and put(spot, j, key, at): the
+// j-th element of a run's order, which stands at `at` among the places.
 //
 // Equal keys of the first run come first, so the order stays that of the places.
 
@@ -61,10 +61,11 @@ fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {
   var b = end_a + (start - from_first);
   var key_a = keys[min(a, end_b - 1u)];
   var key_b = keys[min(b, end_b - 1u)];
+  let spot = spot_of(row, pair);
   for (var j = start; j < stop; j++) {
     let take_a = b >= end_b || (a < end_a && key_a <= key_b);
     let at = select(b, a, take_a);
-    put(row, pair, j, select(key_b, key_a, take_a), at);
+    put(spot, j, select(key_b, key_a, take_a), at);
     let key = keys[min(at + 1u, end_b - 1u)];
     a = select(a, at + 1u, take_a);
     b = select(at + 1u, b, take_a);
@@ -123,11 +124,12 @@ fn by_group(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocatio
   }
   var a = low;
   var b = na + begin - low;
+  let spot = spot_of(row, pair);
   for (var j = begin; j < end; j++) {
     let key_a = tile[min(a, n - 1u)];
     let key_b = tile[min(b, n - 1u)];
     let take_a = b >= n || (a < na && key_a <= key_b);
-    put(row, pair, start + j, select(key_b, key_a, take_a), select(b0 + b - na, a0 + a, take_a));
+    put(spot, start + j, select(key_b, key_a, take_a), select(b0 + b - na, a0 + a, take_a));
     a += select(0u, 1u, take_a);
     b += select(1u, 0u, take_a);
   }
