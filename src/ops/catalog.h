@@ -46,4 +46,7 @@ const OpFamily& attention_family();
 const OpFamily& random_family();
 const OpFamily& fft_family();
 
+/// All of them, in the order of docs/ops.md.
+std::span<const OpFamily* const> families();
+
 }  // namespace weft::ops
