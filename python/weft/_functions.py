@@ -1,0 +1,263 @@
+"""Functions made of others, under the names of the array API standard."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from weft import _convert, _weft
+from weft._errors import InvalidArgument, OutOfRange
+from weft._weft import Array, Device
+
+_asarray = _convert.asarray
+
+
+def _axis(name: str, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise OutOfRange(
+            f"{name}: axis {axis} is out of range for an array of {rank} axes",
+            f"use an axis from {-rank} to {rank - 1}" if rank else "leave axis out",
+        )
+    return axis % rank
+
+
+def astype(x, dtype, /, *, copy: bool = True, device: Device | None = None) -> Array:
+    """numpy's astype: floats to integers towards zero; NaN gives 0, and what is out of range the nearest end."""
+    x = _asarray(x, device=device)
+    if _convert.dtype(dtype) == x.dtype:
+        return _convert.duplicate(x) if copy else x
+    return _weft._astype(x, dtype)
+
+
+def reshape(x, shape, *, copy: bool | None = None) -> Array:
+    """One length may be -1. A view where the strides allow it; copy=True always copies."""
+    out = _weft.reshape(x, shape)
+    return _convert.duplicate(out) if copy else out
+
+
+def squeeze(x, axis: int | tuple[int, ...] | None = None) -> Array:
+    """Without axes of length 1: those named, else all. A view."""
+    x = _asarray(x)
+    if axis is None:
+        axes = {k for k, n in enumerate(x.shape) if n == 1}
+    else:
+        axes = {_axis("squeeze", a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)}
+    for k in axes:
+        if x.shape[k] != 1:
+            raise InvalidArgument(f"squeeze: axis {k} of {x.shape} has length {x.shape[k]}", "name axes of length 1")
+    return x[tuple(0 if k in axes else slice(None) for k in range(x.ndim))]
+
+
+def flip(x, axis: int | tuple[int, ...] | None = None) -> Array:
+    """The other way round along these axes, or all. A view."""
+    x = _asarray(x)
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    flipped = {_axis("flip", a, x.ndim) for a in axes}
+    return x[tuple(slice(None, None, -1) if k in flipped else slice(None) for k in range(x.ndim))]
+
+
+def roll(x, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> Array:
+    """Elements that leave at one end come back at the other."""
+    x = _asarray(x)
+    if axis is None:
+        return _weft.reshape(roll(_weft.reshape(x, (-1,)), shift, 0), x.shape)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if len(shifts) != len(axes):
+        raise InvalidArgument(f"roll: {len(shifts)} shifts for {len(axes)} axes", "give one for each")
+    for s, a in zip(shifts, axes):
+        k = _axis("roll", a, x.ndim)
+        n = x.shape[k]
+        if n and s % n:
+            x = _weft.concat([_weft._slice(x, k, n - s % n, None, 1), _weft._slice(x, k, 0, n - s % n, 1)], k)
+    return x
+
+
+def moveaxis(x, source, destination) -> Array:
+    """Axes to new places, the others in order. A view."""
+    x = _asarray(x)
+    origins = [_axis("moveaxis", a, x.ndim) for a in ((source,) if isinstance(source, int) else source)]
+    targets = [_axis("moveaxis", a, x.ndim) for a in ((destination,) if isinstance(destination, int) else destination)]
+    if len(origins) != len(targets) or len(set(origins)) != len(origins) or len(set(targets)) != len(targets):
+        raise InvalidArgument(f"moveaxis: from {source} to {destination}", "name each axis once on both sides")
+    order = [k for k in range(x.ndim) if k not in origins]
+    for target, origin in sorted(zip(targets, origins)):
+        order.insert(target, origin)
+    return _weft.permute_dims(x, tuple(order)) if x.ndim else x
+
+
+def swapaxes(x, axis1: int, axis2: int) -> Array:
+    x = _asarray(x)
+    order = list(range(x.ndim))
+    a, b = _axis("swapaxes", axis1, x.ndim), _axis("swapaxes", axis2, x.ndim)
+    order[a], order[b] = order[b], order[a]
+    return _weft.permute_dims(x, tuple(order))
+
+
+def matrix_transpose(x) -> Array:
+    """The last two axes swapped; a view."""
+    x = _asarray(x)
+    if x.ndim < 2:
+        raise InvalidArgument(f"matrix_transpose of an array of {x.ndim} axes", "give at least 2")
+    return _weft.permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def unstack(x, /, *, axis: int = 0) -> tuple[Array, ...]:
+    x = _asarray(x)
+    k = _axis("unstack", axis, x.ndim)
+    return tuple(x[(slice(None),) * k + (i,)] for i in range(x.shape[k]))
+
+
+def broadcast_arrays(*arrays) -> tuple[Array, ...]:
+    made = [_asarray(a) for a in arrays]
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in made))
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in made)
+        raise InvalidArgument(f"broadcast_arrays: {shapes} do not broadcast", "make lengths equal, or 1") from None
+    return tuple(_weft.broadcast_to(a, shape) for a in made)
+
+
+def broadcast_shapes(*shapes) -> tuple[int, ...]:
+    return np.broadcast_shapes(*shapes)
+
+
+# -- making --------------------------------------------------------------------------------------------------------
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device: Device | None = None) -> Array:
+    """start, start + step, ... before stop; int32, or float32 when any of them is a float."""
+    if stop is None:
+        start, stop = 0, start
+    return _weft._arange(start, stop, step, dtype, device)
+
+
+def linspace(start, stop, /, num: int = 50, *, dtype=None, device: Device | None = None, endpoint: bool = True) -> Array:
+    """num numbers from start to stop, evenly spaced. Worked out on the host in float64."""
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    return _asarray(values, dtype=_convert.FLOAT32 if dtype is None else dtype, device=device)
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype=None, device: Device | None = None) -> Array:
+    """Ones on the k-th diagonal, zeros elsewhere."""
+    columns = n_rows if n_cols is None else n_cols
+    row = _weft.reshape(_weft._arange(0, n_rows, 1, None, device), (n_rows, 1))
+    return _weft._astype(_weft.equal(row + k, _weft._arange(0, columns, 1, None, device)), dtype or _convert.FLOAT32)
+
+
+def _like(make):
+    def of(x, /, *, dtype=None, device: Device | None = None) -> Array:
+        x = _asarray(x)
+        return make(x.shape, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device)
+
+    of.__name__ = make.__name__ + "_like"
+    return of
+
+
+zeros_like = _like(_weft.zeros)
+ones_like = _like(_weft.ones)
+empty_like = _like(_weft.empty)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device: Device | None = None) -> Array:
+    x = _asarray(x)
+    return _weft.full(
+        x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device
+    )
+
+
+def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
+    made = [_asarray(a) for a in arrays]
+    if indexing not in ("xy", "ij"):
+        raise InvalidArgument(f"meshgrid: indexing is {indexing!r}", "use 'xy' or 'ij'")
+    n = len(made)
+    out = []
+    for k, a in enumerate(made):
+        at = 1 - k if indexing == "xy" and n > 1 and k < 2 else k
+        out.append(_weft.reshape(a, (1,) * at + (-1,) + (1,) * (n - at - 1)))
+    return broadcast_arrays(*out)
+
+
+# -- elementwise ---------------------------------------------------------------------------------------------------
+
+
+def _truth(x) -> Array:
+    x = _asarray(x)
+    return x if x.dtype == _convert.BOOL else _weft._astype(x, _convert.BOOL)
+
+
+def logical_and(x1, x2) -> Array:
+    return _weft.bitwise_and(_truth(x1), _truth(x2))
+
+
+def logical_or(x1, x2) -> Array:
+    return _weft.bitwise_or(_truth(x1), _truth(x2))
+
+
+def logical_xor(x1, x2) -> Array:
+    return _weft.bitwise_xor(_truth(x1), _truth(x2))
+
+
+def logaddexp(x1, x2) -> Array:
+    """log(exp(x1) + exp(x2)), without overflow."""
+    high, low = _weft.maximum(x1, x2), _weft.minimum(x1, x2)
+    # Of two equal infinities the difference would be NaN.
+    gap = _weft.where(_weft.equal(high, low), 0.0, low - high)
+    return high + _weft.log1p(_weft.exp(gap))
+
+
+def hypot(x1, x2) -> Array:
+    """sqrt(x1^2 + x2^2), the larger taken out first."""
+    a, b = _weft.abs(x1), _weft.abs(x2)
+    high, low = _weft.maximum(a, b), _weft.minimum(a, b)
+    plain = _weft.logical_not(_weft.isfinite(high)) | (high == 0)
+    ratio = _weft.where(plain, 0.0, low / high)
+    infinite = _weft.isinf(a) | _weft.isinf(b)
+    return _weft.where(infinite, math.inf, high * _weft.sqrt(1.0 + ratio * ratio))
+
+
+def copysign(x1, x2) -> Array:
+    """The size of x1 with the sign of x2, a zero's too."""
+    negative = _weft.less(_weft.where(_weft.equal(x2, 0), _weft.reciprocal(x2), x2), 0)
+    size = _weft.abs(x1)
+    return _weft.where(negative, -size, size)
+
+
+def signbit(x) -> Array:
+    x = _asarray(x)
+    return _weft.less(_weft.where(x == 0, _weft.reciprocal(x), x), 0)
+
+
+# -- products ------------------------------------------------------------------------------------------------------
+
+
+def vecdot(x1, x2, /, *, axis: int = -1) -> Array:
+    return _weft.sum(_weft.multiply(x1, x2), axis)
+
+
+def outer(x1, x2) -> Array:
+    a, b = _asarray(x1), _asarray(x2)
+    return _weft.multiply(_weft.reshape(a, (-1, 1)), _weft.reshape(b, (1, -1)))
+
+
+def tensordot(x1, x2, /, *, axes=2) -> Array:
+    """numpy.tensordot: sums over `axes` axes at the end of x1 and the start of x2, or over two lists of axes."""
+    a, b = _asarray(x1), _asarray(x2)
+    if isinstance(axes, int):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+        if axes < 0 or axes > a.ndim or axes > b.ndim:
+            raise InvalidArgument(f"tensordot: axes={axes} for arrays of {a.ndim} and {b.ndim} axes", "sum over fewer")
+    else:
+        left = [_axis("tensordot", k, a.ndim) for k in axes[0]]
+        right = [_axis("tensordot", k, b.ndim) for k in axes[1]]
+    if [a.shape[k] for k in left] != [b.shape[k] for k in right]:
+        raise InvalidArgument(f"tensordot: {a.shape} and {b.shape} differ on the axes summed", "make them equal")
+    keep_a = [k for k in range(a.ndim) if k not in left]
+    keep_b = [k for k in range(b.ndim) if k not in right]
+    inner = math.prod(a.shape[k] for k in left)
+    rows = _weft.reshape(_weft.permute_dims(a, (*keep_a, *left)) if a.ndim else a, (math.prod(a.shape[k] for k in keep_a), inner))
+    columns = _weft.reshape(
+        _weft.permute_dims(b, (*right, *keep_b)) if b.ndim else b, (inner, math.prod(b.shape[k] for k in keep_b))
+    )
+    return _weft.reshape(_weft.matmul(rows, columns), (*(a.shape[k] for k in keep_a), *(b.shape[k] for k in keep_b)))
