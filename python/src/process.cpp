@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -18,6 +20,21 @@ const std::thread::id main_thread = std::this_thread::get_id();
 
 std::mutex default_mutex;  // never taken with the interpreter's lock held
 Held<Device>* default_held = nullptr;
+
+/// Drivers join their threads at the process' end, and a forked child has none of them: it would wait for ever. So a
+/// child ends before they get there.
+void after_fork() {
+  if (!used) return;
+  is_forked = true;
+#ifdef __GLIBC__
+  on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        _exit(status);
+      },
+      nullptr);
+#endif
+}
 
 void at_exit() {
   ending = true;
@@ -88,7 +105,7 @@ Device device_or_default(nb::handle device) {
 }
 
 void bind_process(nb::module_& m) {
-  pthread_atfork(nullptr, nullptr, [] { is_forked = used.load(); });
+  pthread_atfork(nullptr, nullptr, &after_fork);
   m.def("_at_exit", &at_exit);
 }
 
