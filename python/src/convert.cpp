@@ -93,6 +93,10 @@ Tensor to_tensor(ArrayLike a) {
   return array_tensor(made);
 }
 
+Tensor to_tensor(OptionalArray a) {
+  return a.given.is_none() ? Tensor() : to_tensor(ArrayLike{a.given});
+}
+
 std::optional<Operand> try_operand(nb::handle h) {
   if (is_array(h)) return Operand(array_tensor(h));
   std::optional<Scalar> scalar;

@@ -18,5 +18,6 @@ NB_MODULE(_weft, m) {
   bind_views(m);
   bind_reduce(m);
   bind_products(m);
+  bind_indexing(m);
   bind_nn(m);
 }

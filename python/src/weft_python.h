@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -116,6 +117,10 @@ struct ArrayLike {
 struct OperandLike {
   nb::handle given;
 };
+/// An ArrayLike or None.
+struct OptionalArray {
+  nb::handle given;
+};
 struct NumberLike {
   nb::handle given;
 };
@@ -140,6 +145,8 @@ using Operand = std::variant<Tensor, Scalar>;
 bool is_array(nb::handle h) noexcept;
 const Tensor& array_tensor(nb::handle h);
 Tensor to_tensor(ArrayLike a);
+/// An empty handle for None.
+Tensor to_tensor(OptionalArray a);
 /// Nothing for what is neither array nor number.
 std::optional<Operand> try_operand(nb::handle h);
 Operand to_operand(OperandLike a);
@@ -170,7 +177,14 @@ void bind_make(nb::module_& m);
 void bind_views(nb::module_& m);
 void bind_reduce(nb::module_& m);
 void bind_products(nb::module_& m);
+void bind_indexing(nb::module_& m);
 void bind_nn(nb::module_& m);
+void bind_ordering(nb::module_& m);
+void bind_random(nb::module_& m);
+void bind_fft(nb::module_& m);
+
+/// None, "relu", "gelu", "gelu_tanh" or "silu".
+Activation to_activation(nb::handle name);
 
 }  // namespace weft::python
 
@@ -198,6 +212,7 @@ WEFT_LATE_CASTER(weft::python::ArrayLike, "weft._types.ArrayLike");
 WEFT_LATE_CASTER(weft::python::OperandLike, "weft._types.ArrayLike");
 WEFT_LATE_CASTER(weft::python::NumberLike, "bool | int | float");
 WEFT_LATE_CASTER(weft::python::ShapeLike, "int | collections.abc.Sequence[int]");
+WEFT_LATE_CASTER_OR_NONE(weft::python::OptionalArray, "weft._types.ArrayLike");
 WEFT_LATE_CASTER_OR_NONE(weft::python::DTypeLike, "weft._types.DTypeLike");
 WEFT_LATE_CASTER_OR_NONE(weft::python::AxesLike, "int | collections.abc.Sequence[int]");
 WEFT_LATE_CASTER_OR_NONE(weft::python::DeviceLike, "Device");

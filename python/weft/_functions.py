@@ -123,6 +123,46 @@ def broadcast_shapes(*shapes) -> tuple[int, ...]:
     return np.broadcast_shapes(*shapes)
 
 
+def split(x, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> list[Array]:
+    """numpy.split: so many equal parts, or parts that end at these indices. Views."""
+    x = _asarray(x)
+    k = _axis("split", axis, x.ndim)
+    n = x.shape[k]
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1 or n % indices_or_sections:
+            raise InvalidArgument(
+                f"split: an axis of length {n} into {indices_or_sections} equal parts", "give a divisor, or indices"
+            )
+        step = n // indices_or_sections
+        ends = [step * i for i in range(1, indices_or_sections)]
+    else:
+        ends = [int(i) for i in indices_or_sections]
+    return [_weft._slice(x, k, a, b, 1) for a, b in zip([None, *ends], [*ends, None])]
+
+
+def pad(x, pad_width, mode: str = "constant", constant_values=0) -> Array:
+    """numpy.pad: a number for all, (before, after) for all axes, or a pair for each. mode: "constant", "edge",
+    "reflect" or "wrap". Negative widths cut off."""
+    x = _asarray(x)
+    widths = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (x.ndim, 2))
+    return _weft._pad(x, [(int(a), int(b)) for a, b in widths], mode, constant_values)
+
+
+def repeat(x, repeats: int, /, *, axis: int | None = None) -> Array:
+    """Each element so many times, along an axis or of the flattened array."""
+    x = _asarray(x)
+    return _weft._repeat(_weft.reshape(x, (-1,)), repeats, 0) if axis is None else _weft._repeat(x, repeats, axis)
+
+
+def tile(x, repetitions: int | tuple[int, ...], /) -> Array:
+    """The whole so many times along each axis."""
+    x = _asarray(x)
+    counts = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
+    rank = len(counts) if len(counts) > x.ndim else x.ndim
+    x = _weft.reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    return _weft._tile(x, [1] * (rank - len(counts)) + [int(c) for c in counts])
+
+
 # -- making --------------------------------------------------------------------------------------------------------
 
 

@@ -4,9 +4,39 @@ from __future__ import annotations
 
 from weft import _weft
 from weft._errors import InvalidArgument
-from weft._weft import Array, layer_norm, log_softmax, relu, sigmoid, silu, softmax, tanh
+from weft._weft import (
+    Array,
+    attention,
+    conv,
+    conv_transpose,
+    embedding,
+    layer_norm,
+    log_softmax,
+    one_hot,
+    relu,
+    rms_norm,
+    sigmoid,
+    silu,
+    softmax,
+    tanh,
+)
 
-__all__ = ["gelu", "layer_norm", "log_softmax", "relu", "sigmoid", "silu", "softmax", "tanh"]
+__all__ = [
+    "attention",
+    "conv",
+    "conv_transpose",
+    "embedding",
+    "gelu",
+    "layer_norm",
+    "log_softmax",
+    "one_hot",
+    "relu",
+    "rms_norm",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "tanh",
+]
 
 
 def gelu(x, approximate: str = "none") -> Array:
