@@ -247,6 +247,55 @@ def logaddexp(x1, x2) -> Array:
     return high + _weft.log1p(_weft.exp(gap))
 
 
+def sinh(x) -> Array:
+    grown = _weft.expm1(_weft.abs(x))
+    size = 0.5 * (grown + _weft.where(_weft.isinf(grown), 1.0, grown / (grown + 1.0)))
+    return copysign(_weft.where(_weft.isinf(grown), math.inf, size), x)
+
+
+def cosh(x) -> Array:
+    half = 0.5 * _weft.exp(_weft.abs(x))
+    return half + 0.25 / half
+
+
+def asin(x) -> Array:
+    x = _asarray(x)
+    return _weft.atan2(x, _weft.sqrt((1.0 - x) * (1.0 + x)))
+
+
+def acos(x) -> Array:
+    x = _asarray(x)
+    return _weft.atan2(_weft.sqrt((1.0 - x) * (1.0 + x)), x)
+
+
+def atan(x) -> Array:
+    return _weft.atan2(x, 1.0)
+
+
+def asinh(x) -> Array:
+    size = _weft.abs(x)
+    # Past 1e9 the 1 below the root is gone, and the square would overflow.
+    small = _weft.minimum(size, 1e9)
+    exact = _weft.log1p(small + small * small / (1.0 + _weft.sqrt(1.0 + small * small)))
+    return copysign(_weft.where(_weft.greater(size, 1e9), _weft.log(size) + math.log(2), exact), x)
+
+
+def acosh(x) -> Array:
+    x = _asarray(x)
+    small = _weft.minimum(x, 1e9) - 1.0
+    exact = _weft.log1p(small + _weft.sqrt(small * (small + 2.0)))
+    return _weft.where(x > 1e9, _weft.log(x) + math.log(2), exact)
+
+
+def atanh(x) -> Array:
+    size = _weft.abs(x)
+    return copysign(0.5 * _weft.log1p(2.0 * size / (1.0 - size)), x)
+
+
+def log10(x) -> Array:
+    return _weft.log(x) * (1 / math.log(10))
+
+
 def hypot(x1, x2) -> Array:
     """sqrt(x1^2 + x2^2), the larger taken out first."""
     a, b = _weft.abs(x1), _weft.abs(x2)
