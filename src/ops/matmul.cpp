@@ -7,6 +7,7 @@
 #include "ops/infer_matmul.h"
 #include "ops/launch.h"
 #include "ops/matmul_run.h"
+#include "ops/result.h"
 
 namespace weft::ops {
 namespace {
@@ -63,7 +64,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options, co
   }
   if (!types.one_kernel) return finish_apart(matmul(a, b, {}, tuning), options, types.result);
 
-  const Tensor result = Device(device).empty(shape, types.result);
+  const Tensor result = new_result(device, shape, types.result);
   if (result.size() == 0) return result;
   const bool no_row = a.rank() == 1;
   const bool no_column = b.rank() == 1;
