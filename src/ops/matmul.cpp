@@ -1,6 +1,8 @@
 #include "ops/matmul.h"
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "ops/infer.h"
@@ -84,6 +86,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options, co
   p.residual = addend(options.residual);
   p.activation = types.result == DType::u32 ? Activation::none : options.activation;
   run_product(device, p, kOp, tuning);
+  const int fused = (p.bias ? 1 : 0) + (p.residual ? 1 : 0) + (options.activation != Activation::none ? 1 : 0);
+  state_of(device).counters.fused_ops.fetch_add(static_cast<std::uint64_t>(fused), std::memory_order_relaxed);
   return result;
 }
 
