@@ -164,8 +164,10 @@ std::string describe(const Case& c, std::uint32_t seed) {
          list(w.dilation);
 }
 
-DType dtype_of_seed(std::uint32_t seed) {
-  return seed % 4 == 3 && test_device().features().f16 ? DType::f16 : DType::f32;
+/// f16 in one layout: each kernel takes its compiler a while.
+DType dtype_of(const Case& c, std::uint32_t seed) {
+  const bool half = seed % 3 == 0 && c.options.layout == Layout::channels_first && test_device().features().f16;
+  return half ? DType::f16 : DType::f32;
 }
 
 TEST_P(Conv, ForwardMatchesTheModelOnAnyShapeAndStrides) {
@@ -173,7 +175,7 @@ TEST_P(Conv, ForwardMatchesTheModelOnAnyShapeAndStrides) {
     std::mt19937 random(seed);
     Case c = random_case(random);
     SCOPED_TRACE(describe(c, seed));
-    const DType dtype = dtype_of_seed(seed);
+    const DType dtype = dtype_of(c, seed);
     const Strided x = testing::random_strided(test_device(), random, c.x, dtype);
     const Strided f = testing::random_strided(test_device(), random, c.filter, dtype);
     Values expected = forward_model(c.geometry, x.values, f.values);
@@ -193,7 +195,7 @@ TEST_P(Conv, GradientOfTheInputMatchesTheModel) {
     std::mt19937 random(seed);
     const Case c = random_case(random);
     SCOPED_TRACE(describe(c, seed));
-    const DType dtype = dtype_of_seed(seed);
+    const DType dtype = dtype_of(c, seed);
     const Strided g = testing::random_strided(test_device(), random, c.geometry.out_shape(), dtype);
     const Strided f = testing::random_strided(test_device(), random, c.filter, dtype);
     expect_equal(conv_backward_data(g.tensor, f.tensor, c.x, c.options), c.x,
@@ -207,7 +209,7 @@ TEST_P(Conv, GradientOfTheFilterMatchesTheModel) {
     std::mt19937 random(seed);
     const Case c = random_case(random);
     SCOPED_TRACE(describe(c, seed));
-    const DType dtype = dtype_of_seed(seed);
+    const DType dtype = dtype_of(c, seed);
     const Strided g = testing::random_strided(test_device(), random, c.geometry.out_shape(), dtype);
     const Strided x = testing::random_strided(test_device(), random, c.x, dtype);
     expect_equal(conv_backward_filter(g.tensor, x.tensor, c.filter, c.options), c.filter,
@@ -229,7 +231,7 @@ TEST_P(Conv, TransposeMatchesTheModel) {
       options.output_padding.push_back((a.in + a.pad_before + a.pad_after - a.extent()) % a.stride);
     }
     SCOPED_TRACE(describe(c, seed));
-    const DType dtype = dtype_of_seed(seed);
+    const DType dtype = dtype_of(c, seed);
     const Strided x = testing::random_strided(test_device(), random, g.out_shape(), dtype);
     const Strided f = testing::random_strided(test_device(), random, filter, dtype);
     const Strided bias = testing::random_strided(test_device(), random, {g.channels}, dtype);
