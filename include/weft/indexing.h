@@ -4,7 +4,11 @@
 // end. An index out of range is Error{out_of_range} that shows it and where it stands, thrown by the call itself: the
 // device checks the indices and the call reads the verdict back before anything else is recorded (an IndexCheck of
 // `trusted` leaves that wait out; then an index out of range gives 0, or writes nothing, and never touches memory
-// outside the tensor).
+// outside the tensor). What waits can't be captured into a graph (weft/graph.h): give `trusted` there.
+//
+// All dtypes, moved as they are. Tensors that kernels read, or write by index, must fit one binding
+// (Limits::max_storage_binding_size), else Error{out_of_range} that names the limit; results that are written in order
+// may be larger.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +40,8 @@ Tensor embedding(const Tensor& table, const Tensor& ids, IndexCheck check = {});
 // ----------------------------------------------------------------------------------------------------------
 
 /// How an update meets the element that is there. `set`: the last of several updates of one element wins, in row-major
-/// order of the updates; the others take in all of them, floats in any order.
+/// order of the updates; the others take in all of them, floats in any order (f16 in f32, rounded once). maximum and
+/// minimum keep NaN. Of bools, add and maximum are «or», multiply and minimum «and».
 enum class ScatterOp : std::uint8_t { set, add, multiply, maximum, minimum };
 struct ScatterOptions {
   ScatterOp op = ScatterOp::set;
@@ -57,7 +62,7 @@ Tensor scatter_nd(const Tensor& x, const Tensor& indices, const Tensor& updates,
 std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> lengths, std::int64_t axis = 0);
 
 enum class PadMode : std::uint8_t { constant, edge, reflect, wrap };
-/// Elements before and behind one axis; negative ones cut off.
+/// Elements before and behind one axis; negative ones cut off, before anything is added.
 struct PadWidth {
   std::int64_t before = 0, after = 0;
 };
@@ -65,7 +70,7 @@ struct PadWidth {
 Tensor pad(const Tensor& x, std::span<const PadWidth> widths, PadMode mode = PadMode::constant, Scalar value = 0);
 /// Each element n times, along an axis: numpy.repeat.
 Tensor repeat(const Tensor& x, std::int64_t n, std::int64_t axis);
-/// The whole so many times along each axis: numpy.tile.
+/// The whole so many times along each axis: numpy.tile; the shorter of shape and repeats gets ones in front.
 Tensor tile(const Tensor& x, std::span<const std::int64_t> repeats);
 /// The last two axes with zeros below (above) the k-th diagonal.
 Tensor triu(const Tensor& x, std::int64_t k = 0);
@@ -82,7 +87,8 @@ struct SortOptions {
   std::int64_t axis = -1;
   bool descending = false;
 };
-/// Stable in both directions; NaN last when ascending, first when descending (PyTorch). Any length.
+/// Stable in both directions; NaN last when ascending, first when descending (PyTorch); -0 and 0 are equal. Rows of any
+/// length whose elements, at 4 bytes each, fit one binding.
 Tensor sort(const Tensor& x, const SortOptions& options = {});
 /// The i32 positions that sort() takes its elements from.
 Tensor argsort(const Tensor& x, const SortOptions& options = {});

@@ -13,10 +13,10 @@
 
 #include "cli/app.h"
 #include "cli/arrays.h"
+#include "cli/common_options.h"
 #include "cli/error_report.h"
 #include "cli/progress.h"
 #include "cli/stats_report.h"
-#include "cli/trace_options.h"
 #include "weft/expr.h"
 #include "weft/io.h"
 
@@ -27,12 +27,7 @@ struct EvalOptions {
   std::string expression;
   std::vector<std::string> inputs;
   std::string output;
-  std::string device;
-  bool stats = false;
-  bool json = false;
-  bool allow_downcast = false;
-  std::int64_t threshold = 1000;
-  TraceOptions trace;
+  CommonOptions common;
 };
 
 struct Inputs {
@@ -52,11 +47,10 @@ Inputs load_inputs(const EvalOptions& options) {
       out.types.emplace(name, *number);
       continue;
     }
-    io::Conversion made = io::as_device_dtype(io::load(value), value, options.allow_downcast);
-    if (made.note) print_note(fmt::format("{}: {}", value, *made.note));
-    out.types.emplace(name, TensorType{made.array.shape, *io::device_dtype(made.array.dtype), value});
-    out.bytes += made.array.bytes.size();
-    out.arrays.emplace(name, std::move(made.array));
+    io::HostArray array = load_array(value, options.common);
+    out.types.emplace(name, TensorType{array.shape, *io::device_dtype(array.dtype), value});
+    out.bytes += array.bytes.size();
+    out.arrays.emplace(name, std::move(array));
   }
   return out;
 }
@@ -65,7 +59,7 @@ nlohmann::json result_json(const EvalOptions& options, const Tensor& result, con
   nlohmann::json out = {{"shape", nlohmann::json::array()}, {"dtype", to_string(result.dtype())}};
   for (std::int64_t n : result.shape()) out["shape"].push_back(n);
   if (!options.output.empty()) out["file"] = options.output;
-  const bool is_short = result.size() <= options.threshold;
+  const bool is_short = result.size() <= options.common.threshold;
   if (options.output.empty() && is_short) {
     out["values"] = values_json(bytes.data.get(), result.shape(), result.dtype());
   }
@@ -77,7 +71,7 @@ void evaluate(const EvalOptions& options) {
   Progress progress;
   const Expression expression = Expression::parse(options.expression);
   if (!options.output.empty()) check_output(options.output);
-  check_trace_file(options.trace);
+  check_trace_file(options.common.trace);
   std::optional<Inputs> inputs;
   {
     const Stopwatch watch(report.times.load);
@@ -90,11 +84,11 @@ void evaluate(const EvalOptions& options) {
   {
     const Stopwatch watch(report.times.open);
     progress.phase("opening the device");
-    device = open_device(options.device);
+    device = open_device(options.common.device);
   }
   expression.check(inputs->types, &*device);
 
-  std::optional<Profiler> profiler = start_profile(options.trace, *device);
+  std::optional<Profiler> profiler = start_profile(options.common.trace, *device);
   Expression::Values values;
   {
     const Stopwatch watch(report.times.upload);
@@ -133,15 +127,15 @@ void evaluate(const EvalOptions& options) {
 
   report.work = device->stats();
   report.times.compile = report.work.compile_ms;
-  if (options.stats) print_stats(report);
-  report_profile(options.trace, trace);
-  if (options.json) {
+  if (options.common.stats) print_stats(report);
+  report_profile(options.common.trace, trace);
+  if (options.common.json) {
     const nlohmann::json out = {
         {"result", result_json(options, result, bytes)}, {"device", device_json(*device)}, {"stats", to_json(report)}};
     fmt::print("{}\n", out.dump());
   } else if (options.output.empty()) {
     fmt::print("{}\n", io::format_array(io::file_dtype(result.dtype()), result.shape(), bytes.span(),
-                                        static_cast<std::size_t>(options.threshold)));
+                                        static_cast<std::size_t>(options.common.threshold)));
   }
 }
 
@@ -157,14 +151,7 @@ void add_eval(CLI::App& app) {
       ->required();
   command->add_option("INPUTS", options->inputs, "name=FILE (.npy, .npz:array, .safetensors:tensor) or name=NUMBER");
   command->add_option("-o,--output", options->output, "Write the result to this .npy file instead of printing it");
-  command->add_option("--device", options->device, "Part of an adapter's name, or its index (see weft info)");
-  command->add_flag("--stats", options->stats, "Say on stderr what ran: dispatches, bytes, caches, times");
-  add_trace_options(*command, options->trace);
-  command->add_flag("--json", options->json, "Print one JSON object on stdout: result, device, stats");
-  command->add_flag("--allow-downcast", options->allow_downcast,
-                    "Read float64 as float32, and int64 as int32 where the values fit");
-  command->add_option("--threshold", options->threshold, "Print arrays of more elements cut in the middle (1000)")
-      ->check(CLI::NonNegativeNumber);
+  add_common_options(*command, options->common);
   command->footer(
       "Examples:\n"
       "  weft eval 'relu(x @ w + b)' x=x.npy w=w.npy b=b.npy -o y.npy\n"

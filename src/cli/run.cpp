@@ -17,11 +17,11 @@
 
 #include "cli/app.h"
 #include "cli/arrays.h"
+#include "cli/common_options.h"
 #include "cli/error_report.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
 #include "cli/stats_report.h"
-#include "cli/trace_options.h"
 #include "dispatch/reflect.h"
 #include "weft/io.h"
 #include "weft/kernel.h"
@@ -40,12 +40,7 @@ struct RunOptions {
   std::vector<std::string> params;
   std::string groups = "auto";
   std::string entry = "main";
-  std::string device;
-  bool allow_downcast = false;
-  bool stats = false;
-  bool json = false;
-  std::int64_t threshold = 1000;
-  TraceOptions trace;
+  CommonOptions common;
 };
 
 /// What the command line means, checked against the source; needs no device.
@@ -164,10 +159,9 @@ Job prepare(const RunOptions& options) {
       refuse(fmt::format("{}: a kernel's array can't be a number", word),
              fmt::format("pass it as --param {}, or write ./{} for a file of that name", word, path));
     }
-    io::Conversion made = io::as_device_dtype(io::load(path), path, options.allow_downcast);
-    if (made.note) print_note(fmt::format("{}: {}", path, *made.note));
-    job.bytes += made.array.bytes.size();
-    job.inputs.emplace(name, std::move(made.array));
+    io::HostArray array = load_array(path, options.common);
+    job.bytes += array.bytes.size();
+    job.inputs.emplace(name, std::move(array));
   }
   check_names(job, options.source);
   return job;
@@ -223,16 +217,16 @@ void run_kernel(const RunOptions& options) {
   {
     const Stopwatch watch(report.times.load);
     progress.phase("loading");
-    check_trace_file(options.trace);
+    check_trace_file(options.common.trace);
     job = prepare(options);
   }
   std::optional<Device> device;
   {
     const Stopwatch watch(report.times.open);
     progress.phase("opening the device");
-    device = open_device(options.device);
+    device = open_device(options.common.device);
   }
-  std::optional<Profiler> profiler = start_profile(options.trace, *device);
+  std::optional<Profiler> profiler = start_profile(options.common.trace, *device);
   progress.phase("compiling");
   const Kernel kernel = device->kernel(job->kernel);
 
@@ -277,7 +271,7 @@ void run_kernel(const RunOptions& options) {
     for (std::int64_t n : tensor.shape()) entry["shape"].push_back(n);
     if (!output.path.empty())
       entry["file"] = output.path;
-    else if (tensor.size() <= options.threshold) {
+    else if (tensor.size() <= options.common.threshold) {
       entry["values"] = values_json(bytes.data.get(), tensor.shape(), tensor.dtype());
     }
     results[output.name] = std::move(entry);
@@ -286,9 +280,9 @@ void run_kernel(const RunOptions& options) {
 
   report.work = device->stats();
   report.times.compile = report.work.compile_ms;
-  if (options.stats) print_stats(report);
-  report_profile(options.trace, trace);
-  if (options.json) {
+  if (options.common.stats) print_stats(report);
+  report_profile(options.common.trace, trace);
+  if (options.common.json) {
     const nlohmann::json out = {{"results", results}, {"device", device_json(*device)}, {"stats", to_json(report)}};
     fmt::print("{}\n", out.dump());
     return;
@@ -298,7 +292,7 @@ void run_kernel(const RunOptions& options) {
     const Tensor& tensor = tensors.at(output.name);
     if (done.size() > 1) fmt::print("{}:\n", output.name);
     fmt::print("{}\n", io::format_array(io::file_dtype(tensor.dtype()), tensor.shape(), bytes.span(),
-                                        static_cast<std::size_t>(options.threshold)));
+                                        static_cast<std::size_t>(options.common.threshold)));
   }
 }
 
@@ -321,14 +315,7 @@ void add_run(CLI::App& app) {
   command->add_option("--groups", options->groups,
                       "X[,Y[,Z]] workgroups, or auto (the default): one thread an element of the first --out array");
   command->add_option("--entry", options->entry, "The entry point (main)");
-  command->add_option("--device", options->device, "Part of an adapter's name, or its index (see weft info)");
-  command->add_flag("--allow-downcast", options->allow_downcast,
-                    "Read float64 as float32, and int64 as int32 where the values fit");
-  command->add_flag("--stats", options->stats, "Say on stderr what ran: dispatches, bytes, caches, times");
-  add_trace_options(*command, options->trace);
-  command->add_flag("--json", options->json, "Print one JSON object on stdout: results, device, stats");
-  command->add_option("--threshold", options->threshold, "Print arrays of more elements cut in the middle (1000)")
-      ->check(CLI::NonNegativeNumber);
+  add_common_options(*command, options->common);
   command->footer(
       "Example:\n"
       "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 --groups 4 -o y=out.npy\n"

@@ -444,6 +444,13 @@ MemoryReport Device::memory() const {
 }
 
 void Device::trim() {
+  {
+    std::vector<std::pair<std::string, Buffer>> dropped;  // they go to the pool, after the lock
+    {
+      const std::lock_guard lock(state_->tables_mutex);
+      dropped.swap(state_->tables);
+    }
+  }
   state_->memory->pool().trim();
   state_->memory->staging().trim();
   state_->memory->upload_ring().trim();

@@ -23,7 +23,7 @@ class Evaluation {
     switch (step.kind) {
       case Step::Kind::single: made = single(graph_[step.result]); break;
       case Step::Kind::program: made = program(step); break;
-      case Step::Kind::matmul_bias: made = matmul_bias(step); break;
+      case Step::Kind::matmul: made = matmul(step); break;
     }
     const Operation& op = graph_[step.result];
     if (made.shape() != op.shape || made.dtype() != op.dtype) {
@@ -59,8 +59,8 @@ class Evaluation {
       case OpKind::softmax: return softmax(operand(op, 0), {axis(op)});
       case OpKind::log_softmax: return log_softmax(operand(op, 0), {axis(op)});
       case OpKind::layer_norm: return layer_norm(op);
-      case OpKind::matmul: return matmul(operand(op, 0), operand(op, 1));
       case OpKind::library: return library(op);
+      case OpKind::matmul: return weft::matmul(operand(op, 0), operand(op, 1));
       case OpKind::unary:
       case OpKind::binary:
       case OpKind::where:
@@ -101,11 +101,14 @@ class Evaluation {
     return weft::layer_norm(operand(op, 0), options);
   }
 
-  Tensor matmul_bias(const Step& step) const {
-    const Operation& product = graph_[step.members.front()];
-    const Operation& sum = graph_[step.result];
-    const OpId bias = sum.operands[0] == step.members.front() ? sum.operands[1] : sum.operands[0];
-    return matmul(operand(product, 0), operand(product, 1), {.bias = tensors_.at(bias)});
+  Tensor matmul(const Step& step) const {
+    const MatmulFinish finish = finish_of(graph_, step);
+    const Operation& product = graph_[finish.product];
+    MatmulOptions options;
+    if (finish.bias) options.bias = tensors_.at(*finish.bias);
+    options.activation = finish.activation;
+    if (finish.residual) options.residual = tensors_.at(*finish.residual);
+    return weft::matmul(operand(product, 0), operand(product, 1), options);
   }
 
   Tensor program(const Step& step) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "ops/elementwise.h"
 
@@ -38,6 +39,18 @@ bool is_dear(const Operation& op) {
     case weft::UnaryOp::silu:
     case weft::UnaryOp::erf: return true;
     default: return false;
+  }
+}
+
+/// The activation that a product's kernel has for an operation.
+std::optional<Activation> activation_of(const Operation& op) {
+  if (op.kind != OpKind::unary) return std::nullopt;
+  switch (op.unary) {
+    case weft::UnaryOp::relu: return Activation::relu;
+    case weft::UnaryOp::gelu: return Activation::gelu;
+    case weft::UnaryOp::gelu_tanh: return Activation::gelu_tanh;
+    case weft::UnaryOp::silu: return Activation::silu;
+    default: return std::nullopt;
   }
 }
 
@@ -84,13 +97,16 @@ class Planner {
     Group& group = groups_.back();
     group_[id] = groups_.size() - 1;
     group.members.insert(id);
-    if (const auto product = product_to_bias(id)) {
-      group.kind = Step::Kind::matmul_bias;
-      group.members.insert(*product);
-      group_[*product] = groups_.size() - 1;
-      for (OpId operand : graph_[*product].operands) group.inputs.insert(operand);
-      for (OpId operand : op.operands) {
-        if (operand != *product) group.inputs.insert(operand);
+    if (const auto chain = product_chain(id)) {
+      group.kind = Step::Kind::matmul;
+      for (OpId member : *chain) {
+        group.members.insert(member);
+        group_[member] = groups_.size() - 1;
+      }
+      for (OpId member : *chain) {
+        for (OpId operand : graph_[member].operands) {
+          if (!group.members.contains(operand)) group.inputs.insert(operand);
+        }
       }
       return;
     }
@@ -111,7 +127,7 @@ class Planner {
   }
 
   bool joined_matmul(OpId id) const {
-    return group_[id].has_value();  // by product_to_bias of its user
+    return group_[id].has_value();  // by product_chain of its user
   }
 
   bool read_by_programs_only(OpId id) const {
@@ -145,20 +161,29 @@ class Planner {
     return true;
   }
 
-  /// The product to which the addition `id` adds a 1-D bias over its last axis, when nobody else needs the product.
-  std::optional<OpId> product_to_bias(OpId id) const {
+  /// The operations from a product to `id`, the last one, when its kernel can do them all and nobody else needs the
+  /// values between.
+  std::optional<std::vector<OpId>> product_chain(OpId id) const { return chain_to(id, Behind::nothing); }
+
+  /// What stands behind a value of such a chain, and so limits what may stand before it.
+  enum class Behind : std::uint8_t { nothing, residual, activation, bias };
+
+  std::optional<std::vector<OpId>> chain_to(OpId id, Behind behind) const {
     const Operation& op = graph_[id];
-    if (op.kind != OpKind::binary || op.binary != weft::BinaryOp::add) return std::nullopt;
+    const auto after = [&](OpId value, Behind what) -> std::optional<std::vector<OpId>> {
+      const Operation& before = graph_[value];
+      if (users_[value].size() != 1 || before.shape != op.shape || before.dtype != op.dtype) return std::nullopt;
+      auto chain = before.kind == OpKind::matmul ? std::optional(std::vector{value}) : chain_to(value, what);
+      if (chain) chain->push_back(id);
+      return chain;
+    };
+    if (behind < Behind::activation && activation_of(op)) return after(op.operands[0], Behind::activation);
+    if (behind == Behind::bias || op.kind != OpKind::binary || op.binary != weft::BinaryOp::add) return std::nullopt;
     for (std::size_t i : {0, 1}) {
-      const OpId product = op.operands[i];
-      const OpId bias = op.operands[1 - i];
-      const Operation& p = graph_[product];
-      const Operation& b = graph_[bias];
-      if (p.kind == OpKind::matmul && users_[product].size() == 1 && b.kind != OpKind::scalar && b.shape.rank() == 1 &&
-          p.shape.rank() >= 1 && b.shape[0] == p.shape.back() && p.shape == op.shape && p.dtype == op.dtype &&
-          b.dtype == op.dtype) {
-        return product;
-      }
+      const Operation& addend = graph_[op.operands[1 - i]];
+      if (addend.kind == OpKind::scalar || addend.dtype != op.dtype) continue;
+      auto chain = after(op.operands[i], behind == Behind::nothing ? Behind::residual : Behind::bias);
+      if (chain) return chain;
     }
     return std::nullopt;
   }
@@ -200,6 +225,24 @@ class Planner {
 
 Plan make_plan(const Graph& graph, OpId result) {
   return Planner(graph, result).run();
+}
+
+MatmulFinish finish_of(const Graph& graph, const Step& step) {
+  MatmulFinish finish;
+  finish.product = step.members.front();
+  OpId value = finish.product;
+  for (OpId id : std::span(step.members).subspan(1)) {
+    const Operation& op = graph[id];
+    if (const auto activation = activation_of(op)) {
+      finish.activation = *activation;
+    } else {
+      const OpId addend = op.operands[0] == value ? op.operands[1] : op.operands[0];
+      // The first addition to the bare product is the bias.
+      (value == finish.product ? finish.bias : finish.residual) = addend;
+    }
+    value = id;
+  }
+  return finish;
 }
 
 }  // namespace weft::expr

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "expr/graph.h"
@@ -11,9 +12,9 @@ namespace weft::expr {
 /// One thing to run: an operation alone, or several as one kernel. Makes one tensor.
 struct Step {
   enum class Kind : std::uint8_t {
-    single,       ///< `result` alone
-    program,      ///< elementwise operations as one ElementProgram
-    matmul_bias,  ///< members: the product and the addition
+    single,   ///< `result` alone
+    program,  ///< elementwise operations as one ElementProgram
+    matmul,   ///< members: a product and what its kernel does to it, as finish_of tells
   };
   Kind kind = Kind::single;
   OpId result = 0;
@@ -30,9 +31,19 @@ struct Plan {
 
 /// Plans what `result` needs, and nothing else. Elementwise operations join the kernel of their consumer, unless their
 /// value is needed outside it too, the kernel would read more than ElementProgram::kMaxInputs tensors or hold too many
-/// operations, or a dear function would be computed again for each element that it broadcasts to. A product plus a 1-D
-/// bias is one kernel.
+/// operations, or a dear function would be computed again for each element that it broadcasts to. A product is one
+/// kernel with an added bias, an activation (relu, gelu, silu) and an added residual behind it, in this order, each
+/// where there is one.
 Plan make_plan(const Graph& graph, OpId result);
+
+/// What follows the product of a step `matmul`.
+struct MatmulFinish {
+  OpId product = 0;
+  std::optional<OpId> bias{};
+  Activation activation = Activation::none;
+  std::optional<OpId> residual{};
+};
+MatmulFinish finish_of(const Graph& graph, const Step& step);
 
 /// A step that reads nothing and makes a tensor of one value can be a number inside a kernel.
 inline bool is_number(const Operation& op) noexcept {

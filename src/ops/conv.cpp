@@ -15,6 +15,7 @@
 #include "ops/elementwise.h"
 #include "ops/infer_conv.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "weft/nn.h"
@@ -525,7 +526,7 @@ Tensor backward_filter(std::string_view op, const ConvGeometry& g, const Tensor&
     const std::int64_t cut = g.batch / 2;
     return binary(BinaryOp::add, half(0, cut), half(cut, g.batch - cut));
   }
-  const Tensor out = Device(x.device()).empty(filter, x.dtype());
+  const Tensor out = new_result(x.device(), filter, x.dtype());
   const auto& [ah, aw] = g.axes;
   const ImageStrides os = filter_strides(out);
   const std::int64_t channels = g.channels / g.groups;
@@ -669,36 +670,36 @@ namespace weft {
 
 Tensor conv(const Tensor& x, const Tensor& filter, const ConvOptions& options) {
   constexpr std::string_view kOp = "conv";
-  Device device = ops::device_of(kOp, x, filter, options.bias);
+  const Device& device = ops::device_of(kOp, x, filter, options.bias);
   ops::require_same_dtype(kOp, x, "the filter", filter);
   const ops::ConvGeometry g =
       ops::conv_geometry(kOp, x.shape(), filter.shape(), options.window, options.groups, options.layout);
   ops::require_bias(kOp, x, options.bias, g.out_channels);
-  Tensor out = device.empty(g.out_shape(), x.dtype());
+  const Tensor out = ops::new_result(device, g.out_shape(), x.dtype());
   ops::forward(kOp, g, x, filter, out, {ops::dense_bias(options.bias), options.activation});
   return out;
 }
 
 Tensor conv_transpose(const Tensor& x, const Tensor& filter, const ConvTransposeOptions& options) {
   constexpr std::string_view kOp = "conv_transpose";
-  Device device = ops::device_of(kOp, x, filter, options.bias);
+  const Device& device = ops::device_of(kOp, x, filter, options.bias);
   ops::require_same_dtype(kOp, x, "the filter", filter);
   const ops::ConvGeometry g = ops::conv_transpose_geometry(x.shape(), filter.shape(), options);
   ops::require_bias(kOp, x, options.bias, g.channels);
-  Tensor out = device.empty(g.x_shape(), x.dtype());
+  const Tensor out = ops::new_result(device, g.x_shape(), x.dtype());
   ops::backward_data(kOp, g, x, filter, out, {ops::dense_bias(options.bias), Activation::none});
   return out;
 }
 
 Tensor conv_backward_data(const Tensor& grad, const Tensor& filter, const Shape& x_shape, const ConvOptions& options) {
   constexpr std::string_view kOp = "conv_backward_data";
-  Device device = ops::device_of(kOp, grad, filter, {});
+  const Device& device = ops::device_of(kOp, grad, filter, {});
   ops::refuse_epilogue(kOp, options);
   ops::require_same_dtype(kOp, grad, "the filter", filter);
   const ops::ConvGeometry g =
       ops::conv_geometry(kOp, x_shape, filter.shape(), options.window, options.groups, options.layout);
   ops::require_shape(kOp, "the gradient", grad.shape(), g.out_shape());
-  Tensor out = device.empty(x_shape, grad.dtype());
+  const Tensor out = ops::new_result(device, x_shape, grad.dtype());
   ops::backward_data(kOp, g, grad, filter, out, {});
   return out;
 }

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ops/element_math.h"
 
@@ -130,48 +131,49 @@ std::string column_of(std::string_view suffix, std::string_view column) {
 
 // -- block ----------------------------------------------------------------------------------------------------------
 
-/// Writes a lane's sums: `sumQ_I` of quad Q of the rows and column I, or of four columns where it has one row.
+/// `var sums`, an array of the named sums: what loops over results indexes. Loops, since compilers take long over the
+/// same few lines for each of up to 16 vectors.
+std::string sums_array(const std::vector<std::string>& names) {
+  return fmt::format("  var sums = array<vec4f, {}>({});\n", names.size(), fmt::join(names, ", "));
+}
+
+constexpr std::string_view kOutAt =
+    "params.o_offset + part * params.o_part + g * params.o_g + n * params.o_n + h * params.o_h + w * params.o_w";
+
+/// Writes a lane's sums: sum number q * columns + i is of quad q of the rows and column i; where it has one row, sum q
+/// is of four columns.
 std::string block_store(const ConvSpec& s) {
-  const std::uint32_t columns = s.plan.columns;
-  std::string text;
-  const auto out_at = [&](std::uint32_t i) {
-    return fmt::format(
-        "params.o_offset + part * params.o_part + g * params.o_g + n{0} * params.o_n + h{0} * params.o_h + w{0} * "
-        "params.o_w",
-        i);
-  };
-  if (s.plan.rows >= 4) {
-    for (std::uint32_t q = 0; q < s.plan.rows / 4; ++q) {
-      text += fmt::format("  let bias{} = vec4f(", q);
-      for (std::uint32_t e = 0; e < 4; ++e) {
-        text +=
-            fmt::format("{}bias_of(g * params.rows + min(row + {}u, params.rows - 1u))", e == 0 ? "" : ", ", q * 4 + e);
-      }
-      text += ");\n";
-    }
-    for (std::uint32_t i = 0; i < columns; ++i) {
-      text += fmt::format("  if (column{0} < params.columns) {{\n    let o = {1} + row * params.o_m;\n", i, out_at(i));
-      for (std::uint32_t q = 0; q < s.plan.rows / 4; ++q) {
-        text += fmt::format("    let r{0} = finish(sum{1} + bias{0});\n", q, q * columns + i);
-        for (std::uint32_t e = 0; e < 4; ++e) {
-          text += fmt::format("    if (row + {0}u < params.rows) {{ out[o + {0}u * params.o_m] = r{1}.{2}; }}\n",
-                              q * 4 + e, q, kComponents[e]);
-        }
-      }
-      text += "  }\n";
-    }
-  } else {
-    text += "  let b = vec4f(bias_of(g * params.rows + row));\n";
-    for (std::uint32_t q = 0; q < columns / 4; ++q) {
-      text += fmt::format("  let r{0} = finish(sum{0} + b);\n", q);
-      for (std::uint32_t e = 0; e < 4; ++e) {
-        const std::uint32_t i = q * 4 + e;
-        text += fmt::format("  if (live && column{} < params.columns) {{ out[{} + row * params.o_m] = r{}.{}; }}\n", i,
-                            out_at(i), q, kComponents[e]);
-      }
+  const ConvPlan& plan = s.plan;
+  const bool by_rows = plan.rows >= 4;
+  std::vector<std::string> names;
+  for (std::uint32_t i = 0; i < plan.columns * (by_rows ? plan.rows : 1) / 4; ++i)
+    names.push_back(fmt::format("sum{}", i));
+  std::string text = sums_array(names);
+  text += fmt::format(
+      "  for (var i = 0u; i < {0}u; i++) {{\n    let column = tile_n * {1}u + {2};\n"
+      "    if ({3}column < params.columns) {{\n",
+      plan.columns, plan.tile_n, plan.lanes_channels ? "i" : fmt::format("t + i * {}u", plan.threads),
+      by_rows ? "" : "live && ");
+  text += column_of("", "column");
+  text += fmt::format("  let o = {} + row * params.o_m;\n", kOutAt);
+  if (!by_rows) {
+    return text + R"(  let r = finish(sums[i / 4u] + vec4f(bias_of(g * params.rows + row)));
+  out[o] = r[i % 4u];
     }
   }
-  return text;
+)";
+  }
+  text += fmt::format("  for (var q = 0u; q < {}u; q++) {{\n    let first = row + q * 4u;\n    let b = vec4f(",
+                      plan.rows / 4);
+  for (std::uint32_t e = 0; e < 4; ++e) {
+    text += fmt::format("{}bias_of(g * params.rows + min(first + {}u, params.rows - 1u))", e == 0 ? "" : ", ", e);
+  }
+  text += fmt::format(");\n    let r = finish(sums[q * {}u + i] + b);\n", plan.columns);
+  for (std::uint32_t e = 0; e < 4; ++e) {
+    text += fmt::format("    if (first + {0}u < params.rows) {{ out[o + (q * 4u + {0}u) * params.o_m] = r.{1}; }}\n", e,
+                        kComponents[e]);
+  }
+  return text + "  }\n    }\n  }\n";
 }
 
 /// Sums of a lane. Four rows of a column are a vector; of one row alone, four columns.
@@ -413,6 +415,8 @@ std::string tile_source(const ConvSpec& s) {
   const std::uint32_t row_b = across_n + (s.x_inner ? 1 : 0);
 
   std::string text = head(s);
+  text += fmt::format("fn place(column: u32, part: u32, g: u32) -> u32 {{\n{}  return {};\n}}\n",
+                      column_of("", "column"), kOutAt);
   text += fmt::format("var<workgroup> tile_a: array<vec4f, {}>;\nvar<workgroup> tile_b: array<vec4f, {}>;\n",
                       depth * row_a, depth * row_b);
   text += entry(s);
@@ -524,33 +528,28 @@ std::string tile_source(const ConvSpec& s) {
 )",
                       keep, depth);
   // Component e of quad i is row, or column, e * across + i of the tile.
+  std::vector<std::string> names;
   for (std::uint32_t q = 0; q < quads_n; ++q) {
-    for (std::uint32_t e = 0; e < 4; ++e) {
-      const std::string n = fmt::format("o{}_{}", q, e);
-      text += fmt::format("  let c{} = tile_n * {}u + lane_n + {}u;\n", n, plan.tile_n, e * across_n + q * lanes_n);
-      text += column_of(n, "c" + n);
-      text += fmt::format(
-          "  let at{0} = params.o_offset + part * params.o_part + group * params.o_g + n{0} * params.o_n + h{0} * "
-          "params.o_h + w{0} * params.o_w;\n",
-          n);
-    }
+    for (std::uint32_t r = 0; r < plan.rows; ++r) names.push_back(fmt::format("sum{}_{}", r, q));
   }
-  for (std::uint32_t r = 0; r < plan.rows; ++r) {
+  text += sums_array(names);
+  text += fmt::format("  let g = group;\n  for (var q = 0u; q < {}u; q++) {{\n", quads_n);
+  for (std::uint32_t e = 0; e < 4; ++e) {
     text += fmt::format(
-        "  let row{0} = tile_m * {1}u + lane_m + {2}u;\n  if (row{0} < params.rows) {{\n    let o = row{0} * "
-        "params.o_m;\n",
-        r, plan.tile_m, r % 4 * across_m + r / 4 * lanes_m);
-    text += fmt::format("    let b = vec4f(bias_of(group * params.rows + row{}));\n", r);
-    for (std::uint32_t q = 0; q < quads_n; ++q) {
-      text += fmt::format("    let r{0} = finish(sum{1}_{0} + b);\n", q, r);
-      for (std::uint32_t e = 0; e < 4; ++e) {
-        text += fmt::format("    if (co{0}_{1} < params.columns) {{ out[ato{0}_{1} + o] = r{0}.{2}; }}\n", q, e,
-                            kComponents[e]);
-      }
-    }
-    text += "  }\n";
+        "  let column{0} = tile_n * {1}u + lane_n + q * {2}u + {3}u;\n  let at{0} = place(column{0}, part, g);\n", e,
+        plan.tile_n, lanes_n, e * across_n);
   }
-  return text + "}\n";
+  text += fmt::format(R"(  for (var r = 0u; r < {0}u; r++) {{
+    let row = tile_m * {1}u + lane_m + r % 4u * {2}u + r / 4u * {3}u;
+    if (row < params.rows) {{
+      let v = finish(sums[q * {0}u + r] + vec4f(bias_of(g * params.rows + row)));
+      let o = row * params.o_m;
+)",
+                      plan.rows, plan.tile_m, across_m, lanes_m);
+  for (std::uint32_t e = 0; e < 4; ++e) {
+    text += fmt::format("      if (column{0} < params.columns) {{ out[at{0} + o] = v.{1}; }}\n", e, kComponents[e]);
+  }
+  return text + "    }\n  }\n  }\n}\n";
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "ops/fft.h"
 #include "ops/infer_signal.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -245,6 +246,8 @@ void run_pass(const Device& device, const FftKernel& kernel, const Work& work, c
   FftKernel exact = kernel;
   exact.real_in = in.real;
   exact.real_out = out.real;
+  const std::uint64_t n = kernel.entry == "direct" ? 0 : std::uint64_t{1} << (steps & 0xff);
+  exact.plain = !in.real && !out.real && steps < kSwapIn && points == n && in.length == n && out.length == n;
   const Kernel compiled =
       dispatch::library_kernel(state_of(device), fft_key(exact), [&] { return fft_options(exact); });
   // Factors are bound also where no flag asks for them: one kernel for all.
@@ -434,7 +437,7 @@ Tensor run_transform(Transform transform, const Tensor& x, const FftOptions& opt
                             name, call.rule.n, m * 8, limit),
                 "transform fewer points: a power of two takes the least");
   }
-  const Tensor out = device.empty(call.rule.shape, DType::f32);
+  const Tensor out = new_result(device, call.rule.shape, DType::f32);
   if (out.size() == 0) return out;
   if (x.size() == 0) return device.zeros(call.rule.shape, DType::f32);
   const std::int64_t used = transform == Transform::irfft ? call.rule.n / 2 + 1 : call.rule.n;
@@ -465,16 +468,16 @@ std::vector<std::uint32_t> fft_passes(bool cpu, std::uint32_t log_n) {
 }
 
 std::string fft_key(const FftKernel& k) {
-  return fmt::format("fft:{}:{}:{}:{}", k.entry, k.log_radix, k.real_in, k.real_out);
+  return fmt::format("fft:{}:{}:{}:{}:{}", k.entry, k.log_radix, k.real_in, k.real_out, k.plain);
 }
 
 KernelOptions fft_options(const FftKernel& k) {
   KernelOptions options;
   options.source = fmt::format(
       "alias IN = {};\nalias OUT = {};\nfn widened(v: IN) -> vec2f {{ return {}; }}\nfn narrowed(v: vec2f) -> OUT {{ "
-      "return {}; }}\n",
+      "return {}; }}\nconst PLAIN = {};\n",
       k.real_in ? "f32" : "vec2f", k.real_out ? "f32" : "vec2f", k.real_in ? "vec2f(v, 0.0)" : "v",
-      k.real_out ? "v.x" : "v");
+      k.real_out ? "v.x" : "v", k.plain);
   options.source += wgsl::fft;
   options.source += k.entry == "direct"      ? std::string(kDirectText)
                     : k.entry == "butterfly" ? butterfly_text(k.log_radix)

@@ -20,6 +20,7 @@ struct FftKernel {
   std::uint32_t log_radix = 0;
   bool real_in = false;
   bool real_out = false;
+  bool plain = false;  ///< complex numbers only: all points are read and written, and nothing else is done
 };
 std::string fft_key(const FftKernel& kernel);
 KernelOptions fft_options(const FftKernel& kernel);

@@ -2,7 +2,8 @@
 // that nothing is ever put in order by itself. Pass with s points transformed before it, radix R, column j < n / R, and
 // k = j % s: y[(j - k) R + k + m s] = sum over i < R of x[j + i n / R] w(s R)^(i k) w(R)^(i m).
 //
-// The text in front of this (fft.cpp) defines IN and OUT (vec2f, or f32 of real numbers), RADIX and LOG_RADIX.
+// The text in front of this (fft.cpp) defines IN and OUT (vec2f, or f32 of real numbers), widened and narrowed between
+// them and vec2f, and PLAIN: there are no flags, and all points are read and written.
 struct Params {
   points: u32,      // of the signal: those behind it are zeros
   rows: u32,
@@ -57,6 +58,9 @@ fn out_place(row: u32) -> u32 {
 }
 
 fn read_in(place: u32, i: u32) -> vec2f {
+  if (PLAIN) {
+    return widened(x[place + i * params.in_stride]);
+  }
   var at = i;
   let mirrored = has(HERMITIAN) && i > params.points / 2u;
   if (mirrored) {
@@ -80,6 +84,10 @@ fn read_in(place: u32, i: u32) -> vec2f {
 }
 
 fn write_out(place: u32, k: u32, sum: vec2f) {
+  if (PLAIN) {
+    out[place + k * params.out_stride] = narrowed(sum * params.scale);
+    return;
+  }
   if (k >= params.out_length) {
     return;
   }

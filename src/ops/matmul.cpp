@@ -1,12 +1,15 @@
 #include "ops/matmul.h"
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "ops/infer.h"
 #include "ops/infer_matmul.h"
 #include "ops/launch.h"
 #include "ops/matmul_run.h"
+#include "ops/result.h"
 
 namespace weft::ops {
 namespace {
@@ -63,7 +66,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options, co
   }
   if (!types.one_kernel) return finish_apart(matmul(a, b, {}, tuning), options, types.result);
 
-  const Tensor result = Device(device).empty(shape, types.result);
+  const Tensor result = new_result(device, shape, types.result);
   if (result.size() == 0) return result;
   const bool no_row = a.rank() == 1;
   const bool no_column = b.rank() == 1;
@@ -83,6 +86,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options, co
   p.residual = addend(options.residual);
   p.activation = types.result == DType::u32 ? Activation::none : options.activation;
   run_product(device, p, kOp, tuning);
+  const int fused = (p.bias ? 1 : 0) + (p.residual ? 1 : 0) + (options.activation != Activation::none ? 1 : 0);
+  state_of(device).counters.fused_ops.fetch_add(static_cast<std::uint64_t>(fused), std::memory_order_relaxed);
   return result;
 }
 

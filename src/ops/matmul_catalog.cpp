@@ -43,6 +43,7 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
       const auto bit = [&](int i) { return (bits >> i & 1) != 0; };
       spec.a_transposed = bit(0);
       spec.b_transposed = bit(1);
+      if (spec.b_transposed && spec.plan.quads > 1) continue;  // choose() has these for rows of b only
       spec.a_vec4 = bit(2);
       spec.b_vec4 = bit(3);
       spec.c_vec4 = bit(4);

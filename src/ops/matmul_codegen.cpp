@@ -693,16 +693,17 @@ MatmulSpec settle(MatmulSpec s) {
   if (sum || vector) s.b_transposed = false;
   if (s.int8 == Int8::none) {
     s.a_signed = s.b_signed = true;
-    s.full = s.full || sum || s.out != s.in || s.out == DType::i32;
+    s.full = s.full || sum || s.batch_axes == 3 || s.out != s.in || s.out == DType::i32;
     if (sum || s.in == DType::i32) s.a_vec4 = s.b_vec4 = false;
   } else {
-    s.a_transposed = false;
+    s.a_transposed = false;  // no plan with several rows a lane
     s.b_transposed = !vector;
     s.full = s.c_vec4 = false;
     s.batch_axes = 3;
   }
   if (sum) s.a_transposed = false;
   if (vector) {
+    s.a_transposed = s.plan.rows > 1;  // a lane's several rows lie side by side
     s.c_vec4 = false;
     s.b_vec4 = s.b_vec4 && s.a_vec4 && !s.a_transposed;
   } else if (s.b_transposed) {

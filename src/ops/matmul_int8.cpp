@@ -9,6 +9,7 @@
 #include "ops/launch.h"
 #include "ops/matmul.h"
 #include "ops/matmul_run.h"
+#include "ops/result.h"
 #include "weft/error.h"
 
 namespace weft::ops {
@@ -61,7 +62,7 @@ Tensor matmul_int8(const Tensor& a, const Tensor& b, const Int8MatmulOptions& op
   }
   const Shape shape = int8_matmul_shape(a.shape(), b.shape());
   if (a.shape().back() == 0) return Device(device).zeros(shape, DType::i32);
-  const Tensor result = Device(device).empty(shape, DType::i32);
+  const Tensor result = new_result(device, shape, DType::i32);
   if (result.size() == 0) return result;
   const Shape batch(std::span<const std::int64_t>(shape.begin(), shape.rank() - 2));
   Product p;

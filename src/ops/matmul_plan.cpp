@@ -136,15 +136,17 @@ MatmulPlan sum_plan() {
 
 std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype) {
   std::vector<MatmulPlan> plans{sum_plan()};
+  // Packed integers always lie along the inner axis.
+  const std::vector<bool> turned = dtype == DType::u32 ? std::vector{false} : std::vector{false, true};
   if (device == DeviceClass::gpu) {
     for (const TileChoice& t : kTiles) {
       if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
     }
-    for (bool a_transposed : {false, true}) plans.push_back(vector_tile_plan(limits, a_transposed));
+    for (bool a_transposed : turned) plans.push_back(vector_tile_plan(limits, a_transposed));
   } else {
-    for (const auto& [rows, quads] : {std::pair{8u, 1u}, {4u, 1u}, {4u, 4u}})
+    for (const auto& [rows, quads] : {std::pair{8u, 1u}, {8u, 4u}, {4u, 1u}, {4u, 4u}})
       plans.push_back(block_plan(rows, quads, 8));
-    for (bool a_transposed : {false, true}) plans.push_back(vector_block_plan(a_transposed));
+    for (bool a_transposed : turned) plans.push_back(vector_block_plan(a_transposed));
   }
   return plans;
 }

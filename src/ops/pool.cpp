@@ -8,6 +8,7 @@
 
 #include "ops/infer_conv.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "wgsl/pool.wgsl.h"
@@ -99,7 +100,7 @@ void run(PoolOp op, const ConvGeometry& g, const PoolOptions& options, const Tap
 Tensor run_halves(PoolOp op, const ConvGeometry& g, const PoolOptions& options, const Taps& taps, const Tensor& x,
                   DType dtype) {
   if (taps.count() <= kLongestWalk) {
-    const Tensor out = Device(x.device()).empty(g.out_shape(), dtype);
+    const Tensor out = new_result(x.device(), g.out_shape(), dtype);
     run(op, g, options, taps, x, out);
     return out;
   }
@@ -135,8 +136,8 @@ const CHANNELS_LAST = {};
 const AVERAGE = {};
 @group(0) @binding(0) var<storage, read> x: array<{}>;
 @group(0) @binding(1) var<storage, read_write> out: array<{}>;
-fn read(i: u32) -> V {{ return V(x[i]); }}
-fn write(i: u32, v: V) {{ out[params.out_offset + i] = {}(v); }}
+fn element(i: u32) -> V {{ return V(x[i]); }}
+fn store(i: u32, v: V) {{ out[params.out_offset + i] = {}(v); }}
 )",
                                type("f32"), type("u32"), type("bool"), s.channels_last, s.op == PoolOp::average,
                                type(wgsl_name(s.in)), type(wgsl_name(s.out)), type(wgsl_name(s.out)));

@@ -1,5 +1,5 @@
 // One result a thread (four channels of it where V is a vec4), in the order of the result's memory. In front of this
-// stand the aliases V (f32 or vec4<f32>) and Bits (u32 or vec4<u32>), CHANNELS_LAST, AVERAGE, x, out, read and write.
+// stand the aliases V (f32 or vec4<f32>) and Bits (u32 or vec4<u32>), CHANNELS_LAST, AVERAGE, x, out, element and store.
 struct Params {
   count: u32, channels: u32, out_h: u32, out_w: u32,
   in_h: u32, in_w: u32, window_h: u32, window_w: u32,
@@ -58,7 +58,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   for (var r = max(in_h.x, params.first_h); r < min(in_h.y, params.end_h); r++) {
     let line = base + (start_h + r * params.dilation_h - params.before_h) * params.x_h;
     for (var s = first_w; s < end_w; s++) {
-      let v = read(line + (start_w + s * params.dilation_w - params.before_w) * params.x_w);
+      let v = element(line + (start_w + s * params.dilation_w - params.before_w) * params.x_w);
       if (AVERAGE) {
         total += v;
       } else {
@@ -73,5 +73,5 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     let held = (all_h.y - min(all_h.x, all_h.y)) * (all_w.y - min(all_w.x, all_w.y));
     total = total / V(f32(max(held, 1u)));
   }
-  write(i, total);
+  store(i, total);
 }

@@ -10,6 +10,7 @@
 #include "ops/infer_signal.h"
 #include "ops/launch.h"
 #include "ops/random.h"
+#include "ops/result.h"
 #include "weft/error.h"
 #include "wgsl/random.wgsl.h"
 
@@ -28,15 +29,14 @@ Tensor draw(std::string_view name, const Device& device, const Shape& shape, Ran
             const RandomKernel& kernel, DType dtype, Params params) {
   Device owner = device;
   const auto count = static_cast<std::uint64_t>(element_count(shape));
-  if (count == 0 || dtype == DType::f16) {
-    const Tensor checked = owner.empty(count == 0 ? shape : Shape{0}, dtype);  // refuses f16 where there is none
-    if (count == 0) return checked;
-  }
-  // Memory for whole quads, since each thread writes one.
+  if (count == 0) return owner.empty(shape, dtype);
+  // Each thread writes four elements: where they don't fill up, the memory is a little longer than the tensor.
   const std::uint64_t quads = ceil_div(count, 4);
   const std::uint64_t quad_bytes = 4 * size_of(dtype);
-  const Buffer memory = owner.alloc(checked_mul(quads, quad_bytes, name));
-  const Tensor out(device, memory, shape, contiguous_strides(shape), 0, dtype);
+  const bool whole = count % 4 == 0;
+  const Tensor room = whole ? new_result(device, shape, dtype)
+                            : owner.empty({static_cast<std::int64_t>(checked_mul(quads, 4, name))}, dtype);
+  const Tensor out = whole ? room : Tensor(device, room.buffer(), shape, contiguous_strides(shape), 0, dtype);
   const Kernel compiled =
       dispatch::library_kernel(state_of(device), random_key(kernel), [&] { return random_options(kernel); });
   params.key_low = static_cast<std::uint32_t>(generator.seed);
@@ -51,7 +51,7 @@ Tensor draw(std::string_view name, const Device& device, const Shape& shape, Ran
     params.quads = static_cast<std::uint32_t>(here);
     params.counter_low = static_cast<std::uint32_t>(counter);
     params.counter_high = static_cast<std::uint32_t>(counter >> 32);
-    launch(device, compiled, {BindingRange(memory, first * quad_bytes, here * quad_bytes)}, params,
+    launch(device, compiled, {BindingRange(room.buffer(), first * quad_bytes, here * quad_bytes)}, params,
            compiled.grid(grid_for(here)));
   }
   generator.offset += quads;

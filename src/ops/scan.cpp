@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "ops/infer_signal.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "wgsl/scan.wgsl.h"
@@ -19,16 +20,15 @@ namespace weft {
 namespace ops {
 namespace {
 
-constexpr std::uint32_t kThreads = 64;      ///< of a workgroup of by_thread
-constexpr std::uint32_t kWideGroup = 256;   ///< of by_group, where rows have several chunks
 constexpr std::uint64_t kShortRow = 32;     ///< on GPUs, rows up to this long get a thread each
 constexpr std::uint64_t kThreadRun = 2048;  ///< the longest chunk, also of a thread: 64 blocks of 32
 constexpr std::uint64_t kGpuThreads = 65536;
 constexpr std::uint64_t kGpuRun = 64;       ///< the shortest chunk of a thread there
 constexpr std::uint64_t kCpuThreads = 512;  ///< enough for the lanes of many cores
 constexpr std::uint64_t kCpuRun = 256;
+constexpr std::uint64_t kCpuBlock = 128;  ///< rows that all columns walk together, while they are in the cache
 
-static_assert(kWideGroup * kScanHeld <= kThreadRun);
+static_assert(kScanWideGroup * kScanHeld <= kThreadRun);
 
 constexpr std::uint32_t kExclusive = 1, kByColumn = 2, kOtherSign = 4;
 
@@ -175,7 +175,7 @@ fn held_scan(lane: u32, at: u32, out_at: u32, begin: u32, end: u32, chunk: u32) 
 struct Plan {
   bool by_group = false;
   bool by_column = false;
-  std::uint32_t group = kThreads;
+  std::uint32_t group = kScanThreads;
   std::uint64_t chunk = 0;
 };
 
@@ -184,12 +184,14 @@ Plan plan_scan(bool cpu, const AxisPair& kept, std::int64_t stride, std::uint64_
   const std::uint64_t rows = kept.count();
   plan.by_column = rows > 1 && std::abs(kept.stride[1]) < std::abs(stride);
   plan.chunk = length;
-  if (cpu) {
+  if (cpu && plan.by_column && rows >= kScanThreads && length > kCpuRun) {
+    plan.chunk = kCpuBlock;
+  } else if (cpu) {
     if (length <= kCpuRun || (length <= kThreadRun && rows >= kCpuThreads)) return plan;
     plan.chunk = std::clamp<std::uint64_t>(ceil_div(length * rows, kCpuThreads), kCpuRun / 4, kThreadRun);
   } else if (!plan.by_column && length > kShortRow) {
     plan.by_group = true;
-    plan.group = length <= std::uint64_t{kThreads} * kScanHeld ? kThreads : kWideGroup;
+    plan.group = length <= std::uint64_t{kScanThreads} * kScanHeld ? kScanThreads : kScanWideGroup;
     plan.chunk = std::uint64_t{plan.group} * kScanHeld;
     return plan;
   } else {
@@ -377,12 +379,12 @@ KernelOptions scan_options(const ScanKernel& k) {
 
 Tensor scan(ScanOp op, const Tensor& x, const ScanOptions& options) {
   const std::string_view name = ops::scan_name(op);
-  Device device = ops::common_device(name, std::array{&x});
+  const Device& device = ops::common_device(name, std::array{&x});
   const std::size_t axis = ops::normalize_axis(name, options.axis, x.shape());
   const DType dtype = ops::scan_types(op, x.dtype()).result;
   // Four bools share a word, so they take the way through u32.
   if (dtype == DType::bool_) return cast(scan(op, cast(x, DType::u32), options), dtype);
-  Tensor out = device.empty(x.shape(), dtype);
+  Tensor out = ops::new_result(device, x.shape(), dtype);
   if (out.size() == 0) return out;
   ops::Scan run{op, ops::scan_accumulator(op, x.dtype()), 0, axis};
   if (options.exclusive) run.flags |= ops::kExclusive;

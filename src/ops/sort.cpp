@@ -121,13 +121,14 @@ class Sort {
     const auto keep = static_cast<std::uint32_t>(wanted_.keep);
     const auto length = static_cast<std::uint32_t>(x.shape()[wanted_.axis]);
     SortStage stage;
-    stage.dtype = x.dtype();
+    stage.half = x.dtype() == DType::f16;
     stage.by_group = !cpu_;
     p.length = length;
     p.run = !cpu_ ? std::min(std::bit_ceil(length), kGroupRun) : length <= kShortRun ? kShortRun : kThreadRun;
     if (cpu_) stage.run = p.run;
     p.keep = std::min(keep, p.run);
-    p.flip_or_chunk = wanted_.descending ? 0xffffffffU : 0;
+    p.mode_or_chunk = (wanted_.descending ? kDescending : 0) | (is_float(x.dtype()) ? kReal : 0) |
+                      (x.dtype() == DType::i32 ? kSigned : 0);
     Pairs runs = launch_stage(stage, p, length <= p.run, p.run);
     while (runs.keys) {
       p.length = runs.length;
@@ -136,7 +137,7 @@ class Sort {
       stage.first = false;
       // Short runs would leave most of a workgroup idle.
       stage.by_group = !cpu_ && p.keep >= kGroupTile;
-      p.flip_or_chunk = cpu_ ? kCpuChunk : kGpuChunk;
+      p.mode_or_chunk = cpu_ ? kCpuChunk : kGpuChunk;
       runs = launch_stage(stage, p, runs.length <= 2 * p.run, 2 * p.run, &runs);
     }
   }
@@ -150,7 +151,7 @@ class Sort {
                                     : SortSink::both;
     std::vector<BindingRange> bound;
     if (stage.first || stage.gives_values()) bound.push_back(elements_.range);
-    if (stage.first && stage.dtype == DType::f16 && stage.gives_values()) bound.push_back(elements_.range);
+    if (stage.first && stage.half && stage.gives_values()) bound.push_back(elements_.range);
     if (before != nullptr) {
       bound.emplace_back(before->keys);
       bound.emplace_back(before->places);
@@ -168,7 +169,7 @@ class Sort {
       bound.emplace_back(made.places);
     }
     const std::uint64_t spans = std::uint64_t{p.rows} * ceil_div(p.length, span);
-    const std::uint64_t chunk = stage.by_group ? kGroupTile : p.flip_or_chunk;
+    const std::uint64_t chunk = stage.by_group ? kGroupTile : p.mode_or_chunk;
     const Kernel kernel =
         dispatch::library_kernel(state_of(device_), sort_key(stage), [&] { return sort_options(stage); });
     Grid grid;

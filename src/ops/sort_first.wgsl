@@ -1,8 +1,8 @@
 // The first stage of a sort: runs of a row, each in order. In front of this text stand Params, key_of(i),
 // spot_of(row, run) and put(spot, j, key, place), the j-th element of a run's order.
 //
-// A key is a u32 in the order of the elements: NaN the largest, -0 and 0 the same; all bits turned over when the order
-// is descending. Of equal keys the lower place in the row comes first.
+// A key is a u32 in the order of the elements: NaN the largest, -0 and 0 the same; all bits turned over
+// when the order is descending. Of equal keys the lower place in the row comes first.
 
 fn row_start(row: u32) -> u32 {
   return params.x_offset + row / params.kept_inner * params.stride0 + row % params.kept_inner * params.stride1;
@@ -34,7 +34,7 @@ fn by_group(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocatio
     var key = 0xffffffffu;
     var at = 0xffffffffu;  // behind every element
     if (row < params.rows && place < params.length) {
-      key = key_of(row_start(row) + place * params.axis_stride) ^ params.flip;
+      key = key_of(row_start(row) + place * params.axis_stride);
       at = place;
     }
     tile_keys[i] = key;

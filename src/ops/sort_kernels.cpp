@@ -19,33 +19,31 @@ std::string params_text(bool first) {
   out0: u32, out1: u32, out_axis: u32, values_offset: u32, indices_offset: u32,
 }}
 )",
-                     first ? "flip" : "chunk");
+                     first ? "mode" : "chunk");
 }
 
-/// key_of(place): the order of the elements as integers.
-std::string_view key_text(DType dtype) {
-  switch (dtype) {
-    case DType::u32: return "fn key_of(i: u32) -> u32 { return x[i]; }\n";
-    case DType::i32: return "fn key_of(i: u32) -> u32 { return x[i] ^ 0x80000000u; }\n";
-    case DType::f16:
-      return R"(
+/// key_of(i): the order of the elements as integers. Words are floats or integers, with a sign or not, by params.mode:
+/// a kernel each would be three times as many to compile.
+std::string_view key_text(bool half) {
+  if (half)
+    return R"(
 fn key_of(i: u32) -> u32 {
   let u = (x[i / 2u] >> (16u * (i % 2u))) & 0xffffu;
   let m = u & 0x7fffu;
-  let key = select(u | 0x8000u, 0xffffu - u, u > 0x8000u);
-  return select(select(key, 0x8000u, m == 0u), 0x10000u, m > 0x7c00u);
+  let number = select(select(u | 0x8000u, 0xffffu - u, u > 0x8000u), 0x8000u, m == 0u);
+  return select(number, 0x10000u, m > 0x7c00u) ^ (0u - (params.mode & DESCENDING));
 }
 )";
-    default:
-      return R"(
+  return R"(
 fn key_of(i: u32) -> u32 {
   let u = x[i];
   let m = u & 0x7fffffffu;
-  let key = select(u | 0x80000000u, ~u, u > 0x80000000u);
-  return select(select(key, 0x80000000u, m == 0u), 0xffffffffu, m > 0x7f800000u);
+  let number = select(select(u | 0x80000000u, ~u, u > 0x80000000u), 0x80000000u, m == 0u);
+  let real = select(number, 0xffffffffu, m > 0x7f800000u);
+  let whole = u ^ select(0u, 0x80000000u, (params.mode & SIGNED) != 0u);
+  return select(whole, real, (params.mode & REAL) != 0u) ^ (0u - (params.mode & DESCENDING));
 }
 )";
-  }
 }
 
 /// Batcher's odd-even merge sort of `run` pairs in registers: every lane the same steps, on data of its own.
@@ -73,7 +71,7 @@ std::string by_thread_text(std::uint32_t run) {
   std::string store;
   for (std::uint32_t i = 0; i < run; ++i) {
     load += fmt::format(
-        "  var p{0} = start + {0}u;\n  var k{0} = key_of(at + min({0}u, last) * params.axis_stride) ^ params.flip;\n"
+        "  var p{0} = start + {0}u;\n  var k{0} = key_of(at + min({0}u, last) * params.axis_stride);\n"
         "  k{0} = select(k{0}, 0xffffffffu, {0}u > last);\n",
         i);
     store += fmt::format("  if ({0}u < kept) {{ put(spot, {0}u, k{0}, p{0}); }}\n", i);
@@ -97,15 +95,15 @@ fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {{
                      load, network_text(run), store);
 }
 
-std::string_view value_type(DType dtype) {
-  return dtype == DType::f16 ? "f16" : "u32";
+std::string_view value_type(const SortStage& s) {
+  return s.half ? "f16" : "u32";
 }
 
 }  // namespace
 
 std::string sort_key(const SortStage& s) {
-  // Later stages know elements by their size only, and only where they move them.
-  const std::string_view of = s.first ? to_string(s.dtype) : s.gives_values() ? value_type(s.dtype) : "";
+  // Later stages know elements only where they move them.
+  const std::string_view of = s.first || s.gives_values() ? value_type(s) : "";
   const std::string by = s.by_group ? "group" : s.first ? fmt::format("thread {}", s.run) : "thread";
   return fmt::format("sort.{} {} {} {}", s.first ? "first" : "merge", by, static_cast<int>(s.sink), of);
 }
@@ -117,13 +115,14 @@ KernelOptions sort_options(const SortStage& s) {
     text += fmt::format("@group(0) @binding({}) var<storage, {}> {}: array<{}>;\n", next++,
                         written ? "read_write" : "read", name, type);
   };
-  const bool half = s.dtype == DType::f16;
   if (s.first) {
     binding("x", "u32");
-    if (half && s.gives_values()) binding("elements", "f16");
-    text += key_text(s.dtype);
+    if (s.half && s.gives_values()) binding("elements", "f16");
+    text +=
+        fmt::format("const DESCENDING = {}u;\nconst REAL = {}u;\nconst SIGNED = {}u;\n", kDescending, kReal, kSigned);
+    text += key_text(s.half);
   } else {
-    if (s.gives_values()) binding("elements", value_type(s.dtype));
+    if (s.gives_values()) binding("elements", value_type(s));
     binding("keys", "u32");
     binding("places", "u32");
   }
@@ -157,11 +156,11 @@ fn put(spot: Spot, j: u32, key: u32, at: u32) {{
                         place);
     if (s.gives_values()) {
       text += fmt::format("  values[params.values_offset + d] = {}[spot.x + place * params.axis_stride];\n",
-                          s.first && !half ? "x" : "elements");
+                          s.first && !s.half ? "x" : "elements");
     }
     if (s.gives_indices()) text += "  indices[params.indices_offset + d] = place;\n";
     text += "}\n";
-    if (s.gives_values()) binding("values", value_type(s.dtype), true);
+    if (s.gives_values()) binding("values", value_type(s), true);
     if (s.gives_indices()) binding("indices", "u32", true);
   }
   KernelOptions o;
@@ -181,11 +180,10 @@ void visit_sort_kernels(const Device& device, const KernelVisitor& visit) {
   const auto each = [&](SortStage stage) {
     for (SortSink sink : {SortSink::runs, SortSink::values, SortSink::indices, SortSink::both}) {
       stage.sink = sink;
-      for (DType dtype : {DType::f32, DType::f16, DType::i32, DType::u32}) {
-        if (dtype == DType::f16 && !device.features().f16) continue;
-        stage.dtype = dtype;
-        // Of later stages one for all that don't move elements, and one for all of four bytes.
-        if (!stage.first && dtype != DType::f32 && !(dtype == DType::f16 && stage.gives_values())) continue;
+      for (bool half : {false, true}) {
+        stage.half = half;
+        // Of later stages that don't move elements there is one for all.
+        if (half && (!device.features().f16 || (!stage.first && !stage.gives_values()))) continue;
         visit(sort_key(stage), sort_options(stage));
       }
     }

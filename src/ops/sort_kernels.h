@@ -18,7 +18,7 @@ struct SortStage {
   bool by_group = false;  ///< a workgroup with barriers, else a thread on its own
   std::uint32_t run = 0;  ///< that a thread of a first stage makes: kShortRun or kThreadRun
   SortSink sink = SortSink::runs;
-  DType dtype = DType::f32;  ///< of the elements: f32, f16, i32 or u32
+  bool half = false;  ///< elements of f16, else of four bytes
 
   bool gives_values() const noexcept { return sink == SortSink::values || sink == SortSink::both; }
   bool gives_indices() const noexcept { return sink == SortSink::indices || sink == SortSink::both; }
@@ -36,6 +36,9 @@ inline constexpr std::uint32_t kGroupTile = 2048;  ///< elements of a workgroup 
 std::string sort_key(const SortStage& stage);
 KernelOptions sort_options(const SortStage& stage);
 
+/// How a first stage understands elements of four bytes, and which way it sorts.
+inline constexpr std::uint32_t kDescending = 1, kReal = 2, kSigned = 4;
+
 /// `struct Params` of every stage. Strides are in elements: 0 and 1 of the rows, whose axis 1 is kept_inner long.
 struct SortParams {
   std::uint32_t rows = 0;
@@ -43,7 +46,7 @@ struct SortParams {
   std::uint32_t run = 0;            ///< length of the runs: that are made, or that come in
   std::uint32_t keep = 0;           ///< at most so many elements of each run that is made
   std::uint32_t row_out = 0;        ///< length of a row of runs that are written
-  std::uint32_t flip_or_chunk = 0;  ///< first stage: ~0 for descending, else 0; later: elements a thread
+  std::uint32_t mode_or_chunk = 0;  ///< first stage: the flags below; later: elements a thread
   std::uint32_t x_offset = 0, kept_inner = 1, stride0 = 0, stride1 = 0, axis_stride = 0;
   std::uint32_t out0 = 0, out1 = 0, out_axis = 0, values_offset = 0, indices_offset = 0;
 };

@@ -104,6 +104,32 @@ TEST(ExprEval, MatmulTakesItsBias) {
   EXPECT_EQ(values("b + x @ w", {{"x", x}, {"w", w}, {"b", b}}), (std::vector<float>{110, 213, 128, 240}));
 }
 
+TEST(ExprEval, ProductsFinishInTheirKernel) {
+  const Tensor x = floats({5, 3}, -4);
+  const Tensor w = floats({3, 4}, -3);
+  const Tensor b = floats({4}, 2, -7);
+  const Tensor r = floats({5, 4}, 0.5f, 0.25f);
+  for (const auto& [call, op] : {std::pair<std::string, UnaryOp>{"relu(x @ w + b) + r", UnaryOp::relu},
+                                 {"gelu(x @ w + b) + r", UnaryOp::gelu},
+                                 {"r + gelu(b + x @ w, approximate='tanh')", UnaryOp::gelu_tanh},
+                                 {"silu(x @ w + b) + r", UnaryOp::silu}}) {
+    const std::uint64_t before = test_device().stats().fused_ops;
+    const Outcome got = run(call, {{"x", x}, {"w", w}, {"b", b}, {"r", r}});
+    EXPECT_EQ(got.dispatches, 1u) << call;
+    EXPECT_EQ(got.fusion.operations, 4u) << call;
+    EXPECT_EQ(got.fusion.fused, 3u) << call;
+    EXPECT_EQ(test_device().stats().fused_ops - before, 3u) << call;
+    const Tensor apart = unary(op, matmul(x, w) + b) + r;
+    EXPECT_EQ(got.result.to_host<float>(), apart.to_host<float>()) << call;
+  }
+  // Two layers are two dispatches.
+  const Outcome layers =
+      run("relu(relu(x @ w + b) @ w.T + c)", {{"x", x}, {"w", w}, {"b", b}, {"c", floats({3}, -100, 9)}});
+  EXPECT_EQ(layers.dispatches, 2u);
+  const Tensor hidden = relu(matmul(x, w) + b);
+  EXPECT_EQ(layers.result.to_host<float>(), relu(matmul(hidden, transpose(w)) + floats({3}, -100, 9)).to_host<float>());
+}
+
 TEST(ExprEval, ViewsCostNoDispatch) {
   const Tensor a = floats({4, 6});
   const Outcome r = run("a.T[::-2, 1:3][None]", {{"a", a}});

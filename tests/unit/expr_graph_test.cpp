@@ -7,7 +7,9 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "expr/fuse.h"
@@ -283,12 +285,63 @@ TEST(ExprGraph, FusesElementwiseChains) {
   EXPECT_EQ(steps_of("y = exp(x); y / sum(y)"), 3u);
   EXPECT_EQ(steps_of("(x + 1) * (x + 1)"), 1u) << "shared, and in one kernel";
   EXPECT_EQ(steps_of("x @ v + b"), 1u);
-  EXPECT_EQ(steps_of("relu(b + x @ v)"), 2u);
   EXPECT_EQ(steps_of("zeros_like(x) + x"), 1u) << "a fill is a number inside the kernel";
   EXPECT_EQ(steps_of("exp(b) + x @ v"), 2u);
   EXPECT_EQ(steps_of("x * exp(s)"), 2u) << "a dear function is not computed again for each element";
   EXPECT_EQ(steps_of("x"), 0u);
   EXPECT_EQ(steps_of("a = x + 1; x * 2"), 1u) << "what nobody reads is not computed";
+}
+
+TEST(ExprGraph, ProductsFinishInTheirKernel) {
+  const Expression::Types types{{"x", TensorType{{37, 64}, f32, ""}},  {"w", TensorType{{64, 10}, f32, ""}},
+                                {"b", TensorType{{10}, f32, ""}},      {"r", TensorType{{37, 10}, f32, ""}},
+                                {"h", TensorType{{10}, f16, ""}},      {"c", TensorType{{37, 1}, f32, ""}},
+                                {"t", TensorType{{3, 1, 10}, f32, ""}}};
+  const auto plan = [&](const std::string& text) {
+    const Program program = parse(Source(text));
+    Expression::Types used;
+    for (const FreeName& f : free_names(program)) {
+      if (const auto it = types.find(f.name); it != types.end()) used.insert(*it);
+    }
+    auto graph = std::make_unique<Graph>();
+    const OpId id = Translator(program, used, *graph).run();
+    Plan made = make_plan(*graph, id);
+    std::erase_if(made.steps, [](const Step& s) { return s.kind == Step::Kind::single && s.operands.empty(); });
+    return std::pair(std::move(graph), std::move(made));
+  };
+  for (const char* text :
+       {"relu(x @ w + b)", "gelu(b + x @ w)", "silu(x @ w)", "gelu(x @ w + b, approximate='tanh')", "relu(x @ w) + r",
+        "r + gelu(x @ w + b)", "x @ w + b + r", "r + (b + x @ w)", "silu(x @ w + c) + b", "x @ w + r"}) {
+    const auto [graph, made] = plan(text);
+    ASSERT_EQ(made.steps.size(), 1u) << text;
+    EXPECT_EQ(made.steps[0].kind, Step::Kind::matmul) << text;
+    EXPECT_EQ(made.operations, made.steps[0].members.size()) << text;
+  }
+  {
+    const auto [graph, made] = plan("r + gelu(x @ w + b)");
+    const MatmulFinish finish = finish_of(*graph, made.steps[0]);
+    EXPECT_EQ(finish.activation, Activation::gelu);
+    ASSERT_TRUE(finish.bias && finish.residual);
+    EXPECT_EQ((*graph)[*finish.bias].name, "b");
+    EXPECT_EQ((*graph)[*finish.residual].name, "r");
+    EXPECT_EQ(made.steps[0].operands.size(), 4u);
+  }
+  {
+    const auto [graph, made] = plan("relu(x @ w) + r");
+    const MatmulFinish finish = finish_of(*graph, made.steps[0]);
+    EXPECT_FALSE(finish.bias);
+    ASSERT_TRUE(finish.residual);
+    EXPECT_EQ((*graph)[*finish.residual].name, "r");
+  }
+  const auto count = [&](const std::string& text) { return plan(text).second.steps.size(); };
+  EXPECT_EQ(count("relu(x @ w + b + r)"), 2u) << "two additions before an activation";
+  EXPECT_EQ(count("relu(relu(x @ w))"), 2u);
+  EXPECT_EQ(count("y = x @ w; relu(y) + y"), 2u) << "the bare product is needed too";
+  EXPECT_EQ(count("y = relu(x @ w + b); sum(y) + sum(y * y)"), 5u) << "fused, two sums, their product and addition";
+  EXPECT_EQ(count("relu(x @ w + t)"), 2u) << "the addition makes it larger";
+  EXPECT_EQ(count("relu(x @ w + 1)"), 2u) << "numbers are for elementwise kernels";
+  EXPECT_EQ(count("relu(x @ w + b) * 2"), 2u);
+  EXPECT_EQ(count("relu(relu(x @ w + b) @ w.T)"), 3u) << "two layers, and the view";
 }
 
 TEST(ExprGraph, KeepsWithinTheInputsOfAKernel) {

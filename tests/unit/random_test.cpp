@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "unit/catalog_check.h"
 #include "unit/core_helpers.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
@@ -290,6 +291,20 @@ TEST(Generator, EmptyDrawsUseNothing) {
   EXPECT_EQ(g.offset, 2u);
   EXPECT_EQ(random_bits(test_device(), {}, g).to_host<std::uint32_t>()[0], number({1, 2}, 0));
   EXPECT_EQ(g.offset, 3u);
+}
+
+TEST(RandomCatalog, KernelsCompile) {
+  testing::expect_kernels_compile(test_device(), ops::random_family());
+}
+
+TEST(Generator, DrawsIntoMemoryOfTheCallers) {
+  for (std::int64_t n : {64, 63}) {
+    const Tensor y = test_device().empty({n}, DType::u32);
+    Random g{4, 4};
+    into(y, [&] { return random_bits(test_device(), {n}, g); });
+    const std::vector<std::uint32_t> got = y.to_host<std::uint32_t>();
+    for (std::uint64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], number({4, 4}, i)) << i;
+  }
 }
 
 TEST(RandomErrors, NameTheNumbersAndUseNothing) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ops/rows.h"
+#include "unit/catalog_check.h"
 #include "unit/core_helpers.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
@@ -231,20 +232,35 @@ TEST_P(Scan, RowsOfAWorkgroupPastTheGridLimit) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], i % 36 + 1) << i;
 }
 
-// 160 MiB of one row, and of columns: over what lavapipe binds at once.
+// 129 MiB of one row, and 137 of columns: over what lavapipe binds at once.
 TEST_P(Scan, LongerThanABinding) {
   Device& device = test_device();
   if (device.limits().max_storage_binding_size > (std::uint64_t{1} << 28)) GTEST_SKIP() << "bindings are large here";
-  constexpr std::int64_t kLength = 40 * 1024 * 1024 + 5;
-  const Tensor ones = broadcast_to(full(device, {1}, 1, DType::i32), {kLength});
-  const Tensor out = cumsum(ones);
-  EXPECT_EQ(slice(out, 0, kLength - 1, std::nullopt).to_host<std::int32_t>()[0], kLength);
-  const Tensor steps = binary(BinaryOp::subtract, slice(out, 0, 1, std::nullopt), slice(out, 0, std::nullopt, -1));
-  EXPECT_EQ(reduce(ReduceOp::min, steps).to_host<std::int32_t>()[0], 1);
-  EXPECT_EQ(reduce(ReduceOp::max, steps).to_host<std::int32_t>()[0], 1);
-  const Tensor columns = cumsum(broadcast_to(ones, {2, kLength}), {.axis = 0});
-  EXPECT_EQ(reduce(ReduceOp::min, select(columns, 0, 1)).to_host<std::int32_t>()[0], 2);
-  EXPECT_EQ(reduce(ReduceOp::max, select(columns, 0, 0)).to_host<std::int32_t>()[0], 1);
+  constexpr std::int64_t kLength = 33'900'005;
+  const Tensor one = full(device, {1}, 1, DType::i32);
+  const std::vector<std::int32_t> row = cumsum(broadcast_to(one, {kLength})).to_host<std::int32_t>();
+  for (std::size_t i = 0; i < row.size(); ++i) ASSERT_EQ(row[i], static_cast<std::int32_t>(i + 1));
+  constexpr std::int64_t kColumns = 12'000'001;
+  const Tensor columns = cumsum(broadcast_to(one, {3, kColumns}), {.axis = 0});
+  for (std::int64_t r = 0; r < 3; ++r) {
+    const Tensor part = select(columns, 0, r);
+    EXPECT_EQ(reduce(ReduceOp::min, part).to_host<std::int32_t>()[0], r + 1);
+    EXPECT_EQ(reduce(ReduceOp::max, part).to_host<std::int32_t>()[0], r + 1);
+  }
+}
+
+TEST(ScanCatalog, KernelsCompile) {
+  testing::expect_kernels_compile(test_device(), ops::scan_family());
+}
+
+TEST_P(Scan, IntoMemoryOfTheCallers) {
+  const Tensor x = full(test_device(), {3, 5000}, 1, DType::f32);
+  const Tensor y = test_device().empty({3, 5000}, DType::f32);
+  into(y, [&] { return cumsum(transpose(transpose(x)), {.reverse = true}); });
+  EXPECT_EQ(slice(y, 1, 0, 1).to_host<float>(), (std::vector<float>{5000, 5000, 5000}));
+  const Tensor b = test_device().empty({3}, DType::bool_);
+  into(b, [&] { return scan(ScanOp::max, cast(floats({0, 2, 0}, {3}), DType::bool_)); });
+  EXPECT_EQ(b.to_host<bool>(), (std::vector<bool>{false, true, true}));
 }
 
 TEST(ScanErrors, NameTheAxis) {

@@ -184,8 +184,8 @@ TEST_P(Sorting, ManyShortRows) {
 TEST_P(Sorting, OneLongRow) {
   std::mt19937 random(4);
   for (DType t : {DType::f32, DType::u32}) {
-    expect_sorted(any_row(random, {300001}, t, 0), 0, false);
-    expect_sorted(any_row(random, {131072}, t, 17), 0, true);
+    expect_sorted(any_row(random, {100001}, t, 0), 0, false);
+    expect_sorted(any_row(random, {65536}, t, 17), 0, true);
   }
 }
 
@@ -225,6 +225,7 @@ TEST_P(Sorting, TopkOfLongRows) {
   for (DType t : dtypes()) {
     const Strided x = any_row(random, {2, 20011}, t, 0);
     for (std::int64_t k : {1, 2, 10, 31, 33, 100, 1025, 2048, 2049, 5000, 20010, 20011}) {
+      if (t != DType::f32 && k != 1 && k != 33 && k != 2049) continue;
       expect_topk(x, 1, k, k % 2 == 0);
       if (::testing::Test::HasFatalFailure()) return;
     }
@@ -311,7 +312,7 @@ TEST(OrderingFamily, EveryKernelCompiles) {
   });
   std::vector<KernelOptions> all;
   for (const auto& [key, options] : kernels) all.push_back(options);
-  EXPECT_GT(all.size(), 30U);
+  EXPECT_GT(all.size(), 25U);
   for (const PendingKernel& pending : test_device().prepare(all)) EXPECT_NO_THROW(pending.get());
   for (const auto& [key, kernel] : test_device().state()->library) {
     EXPECT_TRUE(!key.starts_with("sort.") || kernels.contains(key)) << key;
