@@ -287,13 +287,16 @@ def logaddexp(x1, x2) -> Array:
 
 
 def sinh(x) -> Array:
-    grown = _weft.expm1(_weft.abs(x))
-    size = 0.5 * (grown + _weft.where(_weft.isinf(grown), 1.0, grown / (grown + 1.0)))
-    return copysign(_weft.where(_weft.isinf(grown), math.inf, size), x)
+    size = _weft.abs(x)
+    grown = _weft.expm1(_weft.minimum(size, 20.0))
+    small = 0.5 * (grown + grown / (grown + 1.0))
+    root = _weft.exp(0.5 * size)  # its square may be twice the largest float
+    return copysign(_weft.where(_weft.greater(size, 20.0), 0.5 * root * root, small), x)
 
 
 def cosh(x) -> Array:
-    half = 0.5 * _weft.exp(_weft.abs(x))
+    root = _weft.exp(0.5 * _weft.abs(x))
+    half = 0.5 * root * root
     return half + 0.25 / half
 
 
