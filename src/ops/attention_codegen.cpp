@@ -68,18 +68,8 @@ std::string head(const AttentionSpec& s) {
   text += fmt::format("@group(0) @binding(0) var<storage, read> q: {};\n", array(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read> k: {};\n", array(in));
   text += fmt::format("@group(0) @binding(2) var<storage, read> v: {};\n", array(in));
-<<<<<<< HEAD
-  const std::string_view out = s.partial ? "f32" : in;
-  text += fmt::format("@group(0) @binding(5) var<storage, read_write> out: {};\n", array(out));
-  if (s.partial) text += "@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;\n";
   text +=
       fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) + fetch('v', "params.value_dim", s.quads);
-  text += "fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, m: f32, l: f32) {\n";
-  text += "  if (row >= params.rows || column >= params.value_dim) { return; }\n";
-=======
-  text +=
-      fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) + fetch('v', "params.value_dim", s.quads);
->>>>>>> attn
   if (s.partial) {
     // Each row of sums is filled up to whole fours.
     return text + R"(
@@ -351,16 +341,11 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
 // -- cpu: a lane takes rows of its own
 // ----------------------------------------------------------------------------------
 
-<<<<<<< HEAD
-/// No barriers and no memory but storage: loads are what costs, each of a key or value serves all rows of eight lanes.
-/// A branch is paid for by all lanes whether taken or not, but a loop of no turns is not: `for (var once = ...`.
-=======
 /// No barriers: lanes work alone, each on its own rows and all keys, or (shares) on the same rows and its own share of
 /// the keys. Loads are what costs on lavapipe, so a register tile of rows x keys scores makes use of each. Sums stand
 /// in storage, which costs no more than an array of the lane's own; loops stay loops, since much text takes seconds to
 /// compile. A branch is paid for by all lanes whether taken or not, but a
 /// loop of no turns is not: `for (var once = ...`.
->>>>>>> attn
 std::string lane_source(const AttentionSpec& s) {
   constexpr std::uint32_t kLanes = kAttentionLanes;
   const std::uint32_t rows = s.rows;
@@ -399,19 +384,6 @@ std::string lane_source(const AttentionSpec& s) {
   var l$R = 0.0;
   var odd$R = false;
 )",
-<<<<<<< HEAD
-                          {{"$LANES", number(kLanes)}}));
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    for (std::uint32_t d = 0; d < quads; ++d)
-      text += fmt::format("  let q{0}_{1} = fetch_q(q_at{0}, {2}u);\n", r, d, d * 4);
-    for (std::uint32_t c = 0; c < value_quads; ++c) text += fmt::format("  var o{}_{} = vec4<f32>();\n", r, c);
-  }
-  text += "  end = min(end, share + params.chunk);\n  for (var j = share; j < end; j++) {\n";
-  text += "    let k_at = k_start + j * params.k_row;\n    let v_at = v_start + j * params.v_row;\n";
-  text += each(rows, "    var s$R = 0.0;\n");
-  const auto dot = [&](const std::string& q) {
-    std::string out;
-=======
                           {{"$STEP", number(s.shares ? 1 : kLanes)}}));
   text += "  let quads = (params.value_dim + 3u) / 4u;\n  for (var c = 0u; c < quads; c++) {\n" +
           each(rows, "    if (live$R) { sums[sums_at$R + c] = vec4<f32>(); }\n") + "  }\n";
@@ -424,7 +396,6 @@ std::string lane_source(const AttentionSpec& s) {
   text += "    for (var d = 0u; d < params.dim; d += 4u) {\n" + each(rows, "      let q$R = fetch_q(q_at$R, d);\n");
   for (std::uint32_t i = 0; i < keys; ++i) {
     text += fmt::format("      let k{0} = fetch_k(k_at{0}, d);\n", i);
->>>>>>> attn
     for (std::uint32_t r = 0; r < rows; ++r) {
       text += fmt::format(
           "      s{0}_{1}.{2} = fma(q{0}.w, k{3}.w, fma(q{0}.z, k{3}.z, fma(q{0}.y, k{3}.y, fma(q{0}.x, k{3}.x, "
@@ -443,34 +414,6 @@ std::string lane_source(const AttentionSpec& s) {
     }
     return out;
   };
-<<<<<<< HEAD
-  for (std::uint32_t d = 0; d < quads; ++d) {
-    text +=
-        fmt::format("    {{\n      let key = fetch_k(k_at, {}u);\n{}    }}\n", d * 4, dot(fmt::format("q$R_{}", d)));
-  }
-  if (quads == 0) {
-    text += "    for (var d = 0u; d < params.dim; d += 4u) {\n      let key = fetch_k(k_at, d);\n" +
-            each(rows, "      let q$R = fetch_q(q_at$R, d);\n") + dot("q$R") + "    }\n";
-  }
-  text += each(rows, "    s$R *= params.scale;\n");
-  text += "    for (var once = params.softcap > 0.0; once; once = false) {\n" +
-          each(rows, "      s$R = capped(s$R);\n") + "    }\n";
-  text += "    for (var once = params.mask_kind != 0u; once; once = false) {\n" +
-          each(rows, "      s$R = masked(s$R, mask$R + j * params.mask_key);\n") + "    }\n    var grows = false;\n";
-  // The maximum stands until a score is over it by more than 8: weights up to e^8 harm no one, and sums are rarely
-  // scaled.
-  text += each(rows, R"(    let seen$R = j < limit$R && !is_unseen(s$R);
-    odd$R = odd$R || (seen$R && is_odd(s$R));
-    let high$R = seen$R && s$R > m$R + 8.0;
-    grows = grows || high$R;
-)");
-  text += "    for (var once = grows; once; once = false) {\n";
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    text += fill(R"(      let high_m$R = select(m$R, s$R, high$R);
-      let fade$R = exp_1(m$R - high_m$R);
-      m$R = high_m$R;
-      l$R *= fade$R;
-=======
   text += numbered("      tile[$N] = s$R_$K;\n");
   text += fmt::format(R"(      for (var i = 0u; i < {0}u; i++) {{
         var score = tile[i];
@@ -488,7 +431,6 @@ std::string lane_source(const AttentionSpec& s) {
         }}
         tile[i] = score;
       }}
->>>>>>> attn
 )",
                       rows * fours, fours);
   text += numbered("      s$R_$K = tile[$N];\n") + "    }\n";
@@ -501,24 +443,6 @@ std::string lane_source(const AttentionSpec& s) {
                                    "vec4<u32>(min(limit$R, end)));\n",
                                    i, i * 4));
   }
-<<<<<<< HEAD
-  text += "    }\n";
-  // Values of unseen keys are read as zeros: a NaN among them must not count.
-  text += each(rows, R"(    let w$R = select(0.0, exp_1(s$R - m$R), seen$R);
-    l$R += w$R;
-    let bits$R = vec4<u32>(select(0u, 0xffffffffu, seen$R));
-)");
-  for (std::uint32_t c = 0; c < value_quads; ++c) {
-    text += fmt::format("    {{\n      let value = bitcast<vec4<u32>>(fetch_v(v_at, first_column + {}u));\n", c * 4);
-    for (std::uint32_t r = 0; r < rows; ++r) {
-      text +=
-          fmt::format("      o{0}_{1} = fma(vec4<f32>(w{0}), bitcast<vec4<f32>>(value & bits{0}), o{0}_{1});\n", r, c);
-    }
-    text += "    }\n";
-  }
-  text += "  }\n" + each(rows, "  l$R = select(l$R, params.not_a_number, odd$R);\n");
-=======
->>>>>>> attn
   for (std::uint32_t r = 0; r < rows; ++r) {
     std::string high = fmt::format("s{}_0", r);
     std::string odd;

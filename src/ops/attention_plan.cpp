@@ -99,15 +99,8 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16) {
   std::vector<AttentionSpec> all;
   for (const bool cpu : {false, true}) {
     for (const std::int64_t rows : {1, 8, 9, 16, 17, 32, 33}) {
-<<<<<<< HEAD
-      for (const std::int64_t dim : {32, 64, 96, 128, 256, 257}) {
-        for (const std::int64_t value_dim : {32, 64, 96, 128, 256, 257}) {
-          AttentionSpec spec =
-              plan_attention(cpu, false, limits, {1, 1, 1, rows, 1, dim, value_dim}, DType::f32, false).spec;
-=======
       for (const std::int64_t keys : {1, 64}) {
         for (const std::int64_t value_dim : {64, 128, 256, 257}) {
->>>>>>> attn
           for (int choice = 0; choice < (f16 ? 8 : 4); ++choice) {
             const DType dtype = (choice & 4) != 0 ? DType::f16 : DType::f32;
             const AttentionShape shape{1, 1, 1, rows, keys, 64, value_dim};

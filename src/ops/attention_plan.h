@@ -16,18 +16,10 @@ struct AttentionSpec {
   bool cpu = false;     ///< lanes work alone; else a workgroup takes a tile of rows and keys
   bool shares = false;  ///< cpu: lanes take shares of the keys and the same rows, else rows of their own
   DType dtype = DType::f32;
-<<<<<<< HEAD
-  bool quads = false;               ///< q, k, v can be read and results written four at a time
-  bool partial = false;             ///< leaves sums and maxima of its share of the keys, for `attention.merge`
-  std::uint32_t rows = 0;           ///< of one thread: 8, 4, 1 (gpu), 8, 4, 2, 1 (cpu)
-  std::uint32_t dim = 0;            ///< cpu: head size up to which q is held; 0: any, read again for every key
-  std::uint32_t value_columns = 0;  ///< of a workgroup (gpu: 64, 128)
-=======
   bool quads = false;      ///< q, k, v can be read and results written four at a time
   bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; cpu: always
   std::uint32_t rows = 0;  ///< of one thread
   std::uint32_t value_columns = 0;  ///< gpu: of a workgroup
->>>>>>> attn
 };
 
 inline constexpr std::uint32_t kAttentionLanes = 8;  ///< cpu: of a workgroup
