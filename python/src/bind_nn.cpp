@@ -84,6 +84,30 @@ void bind_normalisation(nb::module_& m) {
       },
       nb::arg("x"), nb::arg("weight") = nb::none(), nb::kw_only(), nb::arg("axis") = -1, nb::arg("eps") = 1e-5,
       "Over this axis and all behind it.");
+  m.def(
+      "group_norm",
+      [](ArrayLike x, std::int64_t groups, OptionalArray weight, OptionalArray bias, double eps) {
+        const Tensor t = to_tensor(x);
+        const GroupNormOptions options{
+            .groups = groups, .weight = to_tensor(weight), .bias = to_tensor(bias), .eps = eps};
+        return record([&] { return group_norm(t, options); });
+      },
+      nb::arg("x"), nb::arg("groups"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::kw_only(),
+      nb::arg("eps") = 1e-5,
+      "Of x [batch, channels, ...], by group of channels; as many groups as channels: instance normalisation.");
+  m.def(
+      "batch_norm",
+      [](ArrayLike x, ArrayLike mean, ArrayLike variance, OptionalArray weight, OptionalArray bias, std::int64_t axis,
+         double eps) {
+        const Tensor t = to_tensor(x);
+        const Tensor m1 = to_tensor(mean);
+        const Tensor m2 = to_tensor(variance);
+        const BatchNormOptions options{.weight = to_tensor(weight), .bias = to_tensor(bias), .axis = axis, .eps = eps};
+        return record([&] { return batch_norm(t, m1, m2, options); });
+      },
+      nb::arg("x"), nb::arg("mean"), nb::arg("variance"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(),
+      nb::kw_only(), nb::arg("axis") = 1, nb::arg("eps") = 1e-5,
+      "Inference: with the mean and variance of each channel.");
 }
 
 void bind_convolution(nb::module_& m) {
@@ -126,6 +150,32 @@ void bind_convolution(nb::module_& m) {
       nb::arg("layout") = "channels_first", "filter [channels, out channels / groups, (height,) width].");
 }
 
+void bind_pools(nb::module_& m) {
+  const auto bind = [&](const char* name, PoolOp op, const char* doc) {
+    m.def(
+        name,
+        [op](ArrayLike x_given, ShapeLike size_given, AxesLike stride, nb::handle padding, AxesLike dilation,
+             bool ceil_mode, bool count_padded, const std::string& layout) {
+          const Tensor x = to_tensor(x_given);
+          const std::size_t axes = spatial_axes(x);
+          const auto size = for_axes(size_given.given, axes, "size");
+          PoolOptions options{.window = to_window(stride.given, padding, dilation.given, axes),
+                              .layout = to_layout(layout),
+                              .ceil_mode = ceil_mode,
+                              .count_padded = count_padded};
+          if (stride.given.is_none()) options.window.stride = size;
+          return record([&] { return pool(op, x, size, options); });
+        },
+        nb::arg("x"), nb::arg("size"), nb::kw_only(), nb::arg("stride") = nb::none(), nb::arg("padding") = 0,
+        nb::arg("dilation") = 1, nb::arg("ceil_mode") = false, nb::arg("count_padded") = false,
+        nb::arg("layout") = "channels_first", doc);
+  };
+  bind("max_pool", PoolOp::max, "The maximum of each window over 1 or 2 spatial axes; stride None: the size.");
+  bind("avg_pool", PoolOp::average,
+       "The mean of each window over 1 or 2 spatial axes; stride None: the size. count_padded: divide by the window's "
+       "size, not by the elements inside.");
+}
+
 void bind_attention(nb::module_& m) {
   m.def(
       "attention",
@@ -154,6 +204,7 @@ void bind_attention(nb::module_& m) {
 void bind_nn(nb::module_& m) {
   bind_normalisation(m);
   bind_convolution(m);
+  bind_pools(m);
   bind_attention(m);
 }
 

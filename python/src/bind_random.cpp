@@ -1,18 +1,22 @@
 // Random numbers (weft.random).
+#include <mutex>
+
 #include "weft_python.h"
 
 namespace weft::python {
 namespace {
 
-/// weft.random.Generator's state. The interpreter's lock guards it: `next` takes a draw's share of the counter at once,
-/// so draws of two threads never overlap. It is moved on by the draw itself, which only records.
+/// weft.random.Generator: one draw at a time, so those of two threads never overlap.
 struct Generator {
+  explicit Generator(std::uint64_t seed) : state{.seed = seed, .offset = 0} {}
   Random state;
+  std::mutex mutex;  // never taken with the interpreter's lock held
 };
 
 template <class F>
 Array draw(Generator& g, F&& f) {
-  check_process();
+  const ReleaseGil released;
+  const std::lock_guard lock(g.mutex);
   return Array(f(g.state));
 }
 
@@ -22,10 +26,7 @@ void bind_random(nb::module_& m) {
   nb::class_<Generator>(m, "Generator",
                         "A stream of random numbers, the same for a seed on every device (Philox4x32-10). Not for "
                         "secrets.")
-      .def(nb::init<>())
-      .def(
-          "__init__", [](Generator* self, std::uint64_t seed) { new (self) Generator{{.seed = seed, .offset = 0}}; },
-          nb::arg("seed"))
+      .def(nb::init<std::uint64_t>(), nb::arg("seed") = 0)
       .def_prop_ro("seed", [](const Generator& g) { return g.state.seed; })
       .def_prop_rw(
           "offset", [](const Generator& g) { return g.state.offset; },

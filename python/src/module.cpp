@@ -24,5 +24,8 @@ NB_MODULE(_weft, m) {
   bind_reduce(m);
   bind_products(m);
   bind_indexing(m);
+  bind_ordering(m);
   bind_nn(m);
+  bind_random(m);
+  bind_fft(m);
 }

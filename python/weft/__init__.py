@@ -37,6 +37,7 @@ from weft._weft import (
     any,
     argmax,
     argmin,
+    argsort,
     atan2,
     bitwise_and,
     bitwise_invert,
@@ -97,6 +98,7 @@ from weft._weft import (
     scatter_nd,
     sign,
     sin,
+    sort,
     sqrt,
     square,
     stack,
@@ -106,6 +108,7 @@ from weft._weft import (
     take_along_axis,
     tan,
     tanh,
+    topk,
     tril,
     triu,
     trunc,
@@ -126,6 +129,9 @@ from weft._functions import (
     broadcast_shapes,
     copysign,
     cosh,
+    cumulative_prod,
+    cumulative_sum,
+    diff,
     empty_like,
     eye,
     flip,
@@ -163,7 +169,7 @@ from weft._jit import Graph, jit
 from weft._kernel import Kernel
 from weft._profile import profile
 from weft._weft import Stream, lazy
-from weft import linalg, nn
+from weft import fft, linalg, nn, random
 
 __version__: str = _weft.version
 __array_api_version__ = "2024.12"

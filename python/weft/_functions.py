@@ -123,6 +123,45 @@ def broadcast_shapes(*shapes) -> tuple[int, ...]:
     return np.broadcast_shapes(*shapes)
 
 
+def _scan(op: str):
+    def run(
+        x, /, *, axis: int | None = None, dtype=None, include_initial: bool = False, exclusive: bool = False,
+        reverse: bool = False,
+    ) -> Array:  # fmt: skip
+        x = _asarray(x)
+        if axis is None:
+            if x.ndim != 1:
+                raise InvalidArgument(f"cumulative_{op} of an array of {x.ndim} axes", "name an axis")
+            axis = 0
+        if dtype is not None:
+            x = astype(x, dtype, copy=False)
+        out = _weft._scan(x, op, axis, exclusive, reverse)
+        if not include_initial:
+            return out
+        k = _axis(f"cumulative_{op}", axis, x.ndim)
+        shape = x.shape[:k] + (1,) + x.shape[k + 1 :]
+        first = _weft.full(shape, 1 if op == "prod" else 0, dtype=out.dtype, device=x.device)
+        return _weft.concat([out, first] if reverse else [first, out], k)
+
+    run.__name__ = run.__qualname__ = f"cumulative_{op}"
+    return run
+
+
+cumulative_sum = _scan("sum")
+cumulative_sum.__doc__ = """Running sum along an axis; exclusive: of the elements before each only; reverse: from the end."""
+cumulative_prod = _scan("prod")
+cumulative_prod.__doc__ = """Running product, as cumulative_sum."""
+
+
+def diff(x, /, *, axis: int = -1, n: int = 1) -> Array:
+    """Each element less the one before, n times over."""
+    x = _asarray(x)
+    k = _axis("diff", axis, x.ndim)
+    for _ in range(n):
+        x = _weft.subtract(_weft._slice(x, k, 1, None, 1), _weft._slice(x, k, None, -1, 1))
+    return x
+
+
 def split(x, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> list[Array]:
     """numpy.split: so many equal parts, or parts that end at these indices. Views."""
     x = _asarray(x)
@@ -248,13 +287,16 @@ def logaddexp(x1, x2) -> Array:
 
 
 def sinh(x) -> Array:
-    grown = _weft.expm1(_weft.abs(x))
-    size = 0.5 * (grown + _weft.where(_weft.isinf(grown), 1.0, grown / (grown + 1.0)))
-    return copysign(_weft.where(_weft.isinf(grown), math.inf, size), x)
+    size = _weft.abs(x)
+    grown = _weft.expm1(_weft.minimum(size, 20.0))
+    small = 0.5 * (grown + grown / (grown + 1.0))
+    root = _weft.exp(0.5 * size)  # its square may be twice the largest float
+    return copysign(_weft.where(_weft.greater(size, 20.0), 0.5 * root * root, small), x)
 
 
 def cosh(x) -> Array:
-    half = 0.5 * _weft.exp(_weft.abs(x))
+    root = _weft.exp(0.5 * _weft.abs(x))
+    half = 0.5 * root * root
     return half + 0.25 / half
 
 

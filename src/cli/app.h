@@ -17,6 +17,7 @@ inline constexpr int kInterrupted = 130;
 int run(int argc, char** argv);
 
 // Each adds its subcommand, with a callback that runs it and throws weft::Error.
+void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_info(CLI::App& app);
 void add_run(CLI::App& app);

@@ -767,6 +767,8 @@ def _conv(n, x, w, b=None):
 @op("ConvInteger")
 def _conv_integer(n, x, w, x_zero=None, w_zero=None):
     x = weft.astype(_less_zero_point(n, x, x_zero), "float32")
+    if w_zero is not None and np.ndim(w_zero) == 1:
+        w_zero = w_zero.reshape(-1, 1, 1, 1)
     w = weft.astype(_less_zero_point(n, w, w_zero), "float32")
     stride, pairs, dilation = _window(n, x, w.shape[2:])
     y = weft.nn.conv(x, w, stride=stride, padding=pairs, dilation=dilation, groups=n.get("group", 1))

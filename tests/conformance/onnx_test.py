@@ -32,6 +32,10 @@ with warnings.catch_warnings():
 ROUNDED = {
     "test_attention_4d_causal_fp16_expanded": "rounding: float16 at each step, theirs 9e-4 off the exact result, ours "
     "7e-4, the tolerance 1e-3",
+    **dict.fromkeys(
+        ("test_dft_inverse", "test_dft_inverse_opset19"),
+        "rounding: exact zeros within 1e-7 beside float32 values of 50",
+    ),
 }
 
 
