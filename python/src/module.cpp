@@ -19,6 +19,7 @@ NB_MODULE(_weft, m) {
   bind_kernel(m);
   bind_profile(m);
   bind_stream(m);
+  bind_timing(m);
   bind_make(m);
   bind_views(m);
   bind_reduce(m);

@@ -215,6 +215,7 @@ void bind_trace(nb::module_& m);
 void bind_kernel(nb::module_& m);
 void bind_profile(nb::module_& m);
 void bind_stream(nb::module_& m);
+void bind_timing(nb::module_& m);
 void bind_make(nb::module_& m);
 void bind_views(nb::module_& m);
 void bind_reduce(nb::module_& m);
