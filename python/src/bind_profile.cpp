@@ -18,6 +18,7 @@ class PyProfiler {
 
   Trace finish() {
     check_process();
+    if (!profiler_) throw Error(ErrorCode::invalid_argument, "the profile was dropped", "begin another one");
     const ReleaseGil released;
     return profiler_->finish();
   }

@@ -80,6 +80,7 @@ class PyReadback {
 
   nb::object numpy() {
     check_process();
+    if (!readback_) throw Error(ErrorCode::invalid_argument, "the elements were taken already", "read the array again");
     nb::object out = nb::module_::import_("numpy").attr("empty")(to_tuple(shape_), numpy_dtype(dtype_));
     Py_buffer view;
     if (PyObject_GetBuffer(out.ptr(), &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();

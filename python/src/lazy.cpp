@@ -447,6 +447,7 @@ void bind_lazy(nb::module_& m) {
       .def(
           "__exit__",
           [](PyLazy& self, nb::handle, nb::handle, nb::handle) {
+            if (self.outer.empty()) return;
             lazy = self.outer.back();
             self.outer.pop_back();
           },

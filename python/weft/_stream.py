@@ -7,7 +7,7 @@ import asyncio
 import numpy
 
 from weft import _weft
-from weft._weft import Array, Device
+from weft._weft import Array, Device, Stream
 
 
 def numpy_async(self) -> asyncio.Future[numpy.ndarray]:
@@ -36,10 +36,16 @@ def numpy_async(self) -> asyncio.Future[numpy.ndarray]:
     return future
 
 
+def stream(self) -> Stream:
+    """What operations of this thread record into."""
+    return _weft._stream(self)
+
+
 def _attach() -> None:
     numpy_async.__module__, numpy_async.__qualname__ = Array.__module__, "Array.numpy_async"
     Array.numpy_async = numpy_async
-    Device.stream = property(_weft._stream, doc="What operations of this thread record into.")
+    stream.__module__, stream.__qualname__ = Device.__module__, "Device.stream"
+    Device.stream = property(stream)
 
 
 _attach()

@@ -1,6 +1,9 @@
 """await arr.numpy_async(), and callbacks of a stream."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -135,3 +138,22 @@ def test_a_lost_device():
     with pytest.raises(weft.DeviceLost):
         y.numpy()
     assert seen == [None] or isinstance(seen[0], weft.DeviceLost)
+
+
+def test_the_interpreters_end_with_callbacks_left():
+    program = (
+        "import numpy as np, weft, os\n"
+        "x = weft.asarray(np.full((256, 256), 1 / 256, np.float32))\n"
+        "y = x\n"
+        "for _ in range(200): y = y @ x\n"
+        "for _ in range(3): weft.default_device().stream.on_complete(lambda error: None)\n"
+        "with weft.lazy(): z = y + 1\n"
+        "f = weft.jit(lambda a: a @ a); w = f(y)\n"
+        "print('end', flush=True)\n"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [os.environ.get("WEFT_TEST_PYTHON", sys.executable), "-c", program],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0 and "end" in done.stdout, done.stderr

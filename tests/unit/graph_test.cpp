@@ -203,6 +203,8 @@ class GraphSwap : public ::testing::Test {
 TEST_F(GraphSwap, InputsOutputsBoth) {
   const Buffer other_x = upload_vector<float>(device_, {10, 20, 30, 40});
   const Buffer other_y = device_.zeros_bytes(16), third_y = device_.zeros_bytes(16);
+  EXPECT_TRUE(graph_.uses(x_) && graph_.uses(y_));
+  EXPECT_FALSE(graph_.uses(other_x));
   graph_.run({{x_, other_x}});
   EXPECT_EQ(read_vector<float>(device_, y_, 4), (Floats{20, 40, 60, 80}));
   graph_.run({{y_, other_y}});
