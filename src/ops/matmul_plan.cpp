@@ -21,6 +21,7 @@ constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
 // Of few rows or columns each operand element is used a few times: reading wants all of a GPU at work.
 constexpr std::uint64_t kGpuSkinny = 32, kGpuSkinnyFill = 1024, kGpuSkinnyLeastPart = 256;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
+constexpr std::uint64_t kCpuVectorFill = 32, kCpuVectorLeastPart = 256;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kCpuLongestPart = 32768;
 
@@ -69,15 +70,21 @@ MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
 
 constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
 
-MatmulPlan vector_block_plan(bool a_transposed) {
+MatmulPlan vector_block_plan(std::uint32_t rows) {
   MatmulPlan plan;
   plan.kind = MatmulKind::vector_block;
   plan.threads = kLanes;
-  // Rows side by side: a cache line a lane and step, so that a page is left as seldom as can be.
-  plan.rows = a_transposed ? 16 : 1;
-  plan.tile_m = kLanes * plan.rows;
+  plan.rows = rows;
+  plan.tile_m = kLanes * rows;
   plan.tile_n = 1;
   return plan;
+}
+
+/// Rows side by side: the more of them a group reads at each step, the fewer times it changes to another page.
+constexpr std::uint32_t kSideBySide = 16, kManySideBySide = 128;
+
+std::uint32_t vector_rows(const MatmulProblem& p) {
+  return !p.a_transposed ? 1 : p.m >= 512 ? kManySideBySide : kSideBySide;
 }
 
 MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lanes_n) {
@@ -93,7 +100,7 @@ MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lan
 }
 
 MatmulPlan choose_cpu(const MatmulProblem& p) {
-  if (p.n == 1) return vector_block_plan(p.a_transposed);
+  if (p.n == 1) return vector_block_plan(vector_rows(p));
   const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
   // Few rows: all is in reading b, best a cache line a lane and step.
   const std::uint32_t quads = p.m <= 16 && p.n >= 128 && !p.b_transposed ? 4 : 1;
@@ -115,8 +122,11 @@ MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem&
   const bool gpu = device == DeviceClass::gpu;
   MatmulPlan plan = gpu ? choose_gpu(limits, p) : choose_cpu(p);
   const bool skinny = std::min(p.m, p.n) <= kGpuSkinny;
-  const std::uint64_t fill = !gpu ? kCpuFill : skinny ? kGpuSkinnyFill : kGpuFill;
-  const std::uint64_t least_part = !gpu ? kCpuLeastPart : skinny ? kGpuSkinnyLeastPart : kGpuLeastPart;
+  const bool large_groups = plan.kind == MatmulKind::vector_block && plan.rows > kSideBySide;
+  const std::uint64_t fill = gpu ? (skinny ? kGpuSkinnyFill : kGpuFill) : large_groups ? kCpuVectorFill : kCpuFill;
+  const std::uint64_t least_part = gpu            ? (skinny ? kGpuSkinnyLeastPart : kGpuLeastPart)
+                                   : large_groups ? kCpuVectorLeastPart
+                                                  : kCpuLeastPart;
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < fill && p.k >= 2 * least_part) {
     plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
@@ -135,18 +145,21 @@ MatmulPlan sum_plan() {
 }
 
 std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype) {
-  std::vector<MatmulPlan> plans{sum_plan()};
   // Packed integers always lie along the inner axis.
-  const std::vector<bool> turned = dtype == DType::u32 ? std::vector{false} : std::vector{false, true};
+  std::vector<MatmulPlan> plans{sum_plan()};
   if (device == DeviceClass::gpu) {
     for (const TileChoice& t : kTiles) {
       if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
     }
-    for (bool a_transposed : turned) plans.push_back(vector_tile_plan(limits, a_transposed));
+    plans.push_back(vector_tile_plan(limits, false));
+    if (dtype != DType::u32) plans.push_back(vector_tile_plan(limits, true));
   } else {
     for (const auto& [rows, quads] : {std::pair{8u, 1u}, {8u, 4u}, {4u, 1u}, {4u, 4u}})
       plans.push_back(block_plan(rows, quads, 8));
-    for (bool a_transposed : turned) plans.push_back(vector_block_plan(a_transposed));
+    plans.push_back(vector_block_plan(1));
+    if (dtype != DType::u32) {
+      for (std::uint32_t rows : {kSideBySide, kManySideBySide}) plans.push_back(vector_block_plan(rows));
+    }
   }
   return plans;
 }
