@@ -167,13 +167,22 @@ std::optional<WindowSum> packed_sum(const WindowSum& s, std::uint32_t block) {
   const double least = 16.0 * static_cast<double>(s.x.size()) + 65536;
   if (x_bytes > limit || f_bytes > limit || x_bytes > 4 * least) return std::nullopt;
 
+  // As it lies already: four channels side by side throughout, and no padding.
+  const Window wx = window(s.x, "conv");
+  bool as_it_is = s.x.dtype() == DType::f32 && s.channel.x == 1 && wx.offset % 4 == 0 && s.channel.length % 4 == 0;
+  for (const std::int64_t stride : {s.x_n, s.x_g, s.x_h, s.x_w}) as_it_is = as_it_is && stride % 4 == 0;
+  for (std::size_t a = 0; a < 2; ++a) as_it_is = as_it_is && low[a] >= 0 && high[a] < s.in[a];
+
   WindowSum out = s;
   out.x_g = quads;
   out.x_w = quads * s.groups;
   out.x_h = out.x_w * places_w;
   out.x_n = out.x_h * places_h;
   out.base = {s.base[0] - low[0], s.base[1] - low[1]};
-  if (s.packed_x != nullptr && *s.packed_x) {
+  if (as_it_is) {
+    out.x_g = s.x_g / 4, out.x_w = s.x_w / 4, out.x_h = s.x_h / 4, out.x_n = s.x_n / 4;
+    out.base = s.base;
+  } else if (s.packed_x != nullptr && *s.packed_x) {
     out.x = *s.packed_x;
   } else {
     PackParams p;
@@ -198,7 +207,7 @@ std::optional<WindowSum> packed_sum(const WindowSum& s, std::uint32_t block) {
   out.channel = {quads, 1, 0, 0, 0};
   out.f_m = out.inner() * block;
   out.f_g = out.f_m * blocks;
-  if (out.tap_w.w == 1 && s.groups == 1) {  // one walk through memory
+  if (out.tap_w.w * out.x_w == quads) {  // one walk through memory
     out.channel.length *= out.tap_w.length;
     out.tap_w = {};
   }
