@@ -409,6 +409,29 @@ void forward(std::string_view op, const ConvGeometry& g, const Tensor& x, const 
   run(s, epilogue, op);
 }
 
+/// A window of one element that meets each place once is a product of matrices: filter [k, c] with x [n, c, places], or
+/// x [places, c] with the filter turned. Nothing where it is no such, or the places don't lie evenly.
+std::optional<Tensor> as_product(const ConvGeometry& g, const Tensor& x, const Tensor& f, const ConvOptions& options) {
+  if (g.groups != 1 || options.activation != Activation::none || x.size() == 0 || f.size() == 0) return std::nullopt;
+  for (const WindowAxis& a : g.axes) {
+    if (a.window != 1 || a.stride != 1 || a.pad_before + a.pad_after != 0) return std::nullopt;
+  }
+  const std::int64_t height = g.axes[0].in, width = g.axes[1].in, places = height * width;
+  const ImageStrides xs = image_strides(x, g.layout);
+  const ImageStrides fs = filter_strides(f);
+  if (height != 1 && width != 1 && xs.h != xs.w * width) return std::nullopt;
+  const std::int64_t step = width == 1 ? xs.h : xs.w;
+  MatmulOptions with;
+  if (g.layout == Layout::channels_first) {
+    if (options.bias) with.bias = expand_dims(options.bias, 1);
+    return matmul(view(f, {g.out_channels, g.channels}, {fs.n, fs.c}, f.offset()),
+                  view(x, {g.batch, g.channels, places}, {xs.n, xs.c, step}, x.offset()), with);
+  }
+  with.bias = options.bias;
+  return matmul(view(x, {g.batch, places, g.channels}, {xs.n, step, xs.c}, x.offset()),
+                view(f, {g.channels, g.out_channels}, {fs.c, fs.n}, f.offset()), with);
+}
+
 /// One axis of a transposed convolution, for the places p, p + stride, ... of its result: a window of every `step`-th
 /// element of the filter, backwards over the given tensor.
 struct Phase {
@@ -684,6 +707,7 @@ Tensor conv(const Tensor& x, const Tensor& filter, const ConvOptions& options) {
   const ops::ConvGeometry g =
       ops::conv_geometry(kOp, x.shape(), filter.shape(), options.window, options.groups, options.layout);
   ops::require_bias(kOp, x, options.bias, g.out_channels);
+  if (const auto product = ops::as_product(g, x, filter, options)) return reshape(*product, g.out_shape());
   const Tensor out = ops::new_result(device, g.out_shape(), x.dtype());
   ops::forward(kOp, g, x, filter, out, {ops::dense_bias(options.bias), options.activation});
   return out;
