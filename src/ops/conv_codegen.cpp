@@ -579,17 +579,6 @@ std::string tile_source(const ConvSpec& s) {
   return text + "    }\n  }\n  }\n}\n";
 }
 
-}  // namespace
-
-std::string conv_key(const ConvSpec& s) {
-  constexpr std::string_view kinds[] = {"tile", "block", "packed"};
-  const ConvPlan& p = s.plan;
-  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}{}/{}", kinds[static_cast<std::size_t>(p.kind)], p.tile_m,
-                     p.tile_n, p.threads, p.rows, p.columns, p.depth, wgsl_name(s.in), wgsl_name(s.out),
-                     p.lanes_channels ? 'c' : '-', s.moves ? 'm' : '-', s.divided ? 'd' : '-', s.x_inner ? 'x' : '-',
-                     s.f_inner ? 'f' : '-', static_cast<int>(s.activation));
-}
-
 std::string conv_source(const ConvSpec& spec) {
   switch (spec.plan.kind) {
     case ConvKind::tile: return tile_source(spec);
@@ -633,6 +622,35 @@ fn element(start: u32, e: u32, inside: bool) -> f32 {
                  element(start, e + 3u, inside));
 }
 )";
+}
+
+}  // namespace
+
+std::string conv_key(const ConvSpec& s) {
+  constexpr std::string_view kinds[] = {"tile", "block", "packed"};
+  const ConvPlan& p = s.plan;
+  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}{}/{}", kinds[static_cast<std::size_t>(p.kind)], p.tile_m,
+                     p.tile_n, p.threads, p.rows, p.columns, p.depth, wgsl_name(s.in), wgsl_name(s.out),
+                     p.lanes_channels ? 'c' : '-', s.moves ? 'm' : '-', s.divided ? 'd' : '-', s.x_inner ? 'x' : '-',
+                     s.f_inner ? 'f' : '-', static_cast<int>(s.activation));
+}
+
+std::string pack_key(DType in) {
+  return fmt::format("conv/pack/{}", to_string(in));
+}
+
+KernelOptions pack_options(DType in) {
+  KernelOptions options;
+  options.source = pack_source(in);
+  options.label = "weft.conv.pack";
+  return options;
+}
+
+KernelOptions conv_options(const ConvSpec& spec) {
+  KernelOptions options;
+  options.source = conv_source(spec);
+  options.label = "weft.conv";
+  return options;
 }
 
 }  // namespace weft::ops

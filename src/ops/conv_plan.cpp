@@ -123,4 +123,51 @@ std::vector<ConvPlan> conv_plans(bool cpu, const Limits& limits) {
   return plans;
 }
 
+std::vector<ConvSpec> conv_specs(bool cpu, const Limits& limits, bool f16) {
+  std::vector<ConvSpec> specs;
+  const auto add_dtypes = [&](ConvSpec spec) {
+    for (const Activation activation :
+         {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      spec.activation = activation;
+      // From f32 to f16: packed without a bias. From f16 to f32: parts of a sum.
+      for (const DType in : {DType::f32, DType::f16}) {
+        for (const DType out : {DType::f32, DType::f16}) {
+          const bool part = in == DType::f16 && out == DType::f32;
+          if ((in == DType::f16 || out == DType::f16) && !f16) continue;
+          if (spec.plan.kind == ConvKind::packed ? part : in == DType::f32 && out == DType::f16) continue;
+          if (part && activation != Activation::none) continue;
+          spec.in = in;
+          spec.out = out;
+          specs.push_back(spec);
+        }
+      }
+    }
+  };
+  for (const ConvPlan& plan : conv_plans(cpu, limits)) {
+    ConvSpec spec;
+    spec.plan = plan;
+    switch (plan.kind) {
+      case ConvKind::packed: add_dtypes(spec); break;
+      case ConvKind::tile:
+        for (const bool x_inner : {false, true}) {
+          for (const bool f_inner : {false, true}) {
+            spec.x_inner = x_inner;
+            spec.f_inner = f_inner;
+            add_dtypes(spec);
+          }
+        }
+        break;
+      case ConvKind::block:
+        add_dtypes(spec);
+        spec.moves = true;
+        add_dtypes(spec);
+        spec.moves = false;
+        spec.divided = true;
+        add_dtypes(spec);
+        break;
+    }
+  }
+  return specs;
+}
+
 }  // namespace weft::ops
