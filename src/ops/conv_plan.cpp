@@ -21,8 +21,8 @@ constexpr std::uint64_t kPackedRows = 3, kPackedChannels = 3;  // fewer are not 
 constexpr std::uint64_t kGpuFill = 256, kGpuLeastPart = 128;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 1024;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all. A block's loops take at most
-// two turns a product.
-constexpr std::uint64_t kLongestPart = 30000;
+// two turns a product, a tile's nine for eight.
+constexpr std::uint64_t kLongestPart = 30000, kLongestTilePart = 50000;
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
@@ -102,7 +102,7 @@ ConvPlan choose_conv(bool cpu, const Limits& limits, const ConvProblem& p) {
   if (groups < fill && p.inner >= 2 * least_part) {
     plan.splits = std::min(ceil_div(fill, groups), p.inner / least_part);
   }
-  plan.splits = std::max(plan.splits, ceil_div(p.inner, kLongestPart));
+  plan.splits = std::max(plan.splits, ceil_div(p.inner, plan.kind == ConvKind::tile ? kLongestTilePart : kLongestPart));
   return plan;
 }
 

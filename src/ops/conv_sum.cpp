@@ -69,6 +69,7 @@ Tensor pack(const Tensor& x, PackParams p, std::int64_t a, std::string_view op) 
   const Device& device = x.device();
   const std::int64_t count = a * p.z * p.b * p.c * p.d * p.quads;
   const Tensor out = Device(device).empty({count * 4}, DType::f32);
+  state_of(device).counters.materialized.fetch_add(1, std::memory_order_relaxed);
   const Window wx = window(x, op);
   p.count = word(count);
   p.offset += wx.offset;
@@ -97,13 +98,14 @@ std::optional<WindowSum> packed_sum(const WindowSum& s, std::uint32_t block) {
                          static_cast<double>(s.tap_w.length * quads);
   // Wide padding around a small input would be most of it.
   const double least = 16.0 * static_cast<double>(s.x.size()) + 65536;
-  if (x_bytes > limit || f_bytes > limit || x_bytes > 4 * least) return std::nullopt;
+  if (f_bytes > limit) return std::nullopt;
 
   // As it lies already: four channels side by side throughout, and no padding.
   const Window wx = window(s.x, "conv");
   bool as_it_is = s.x.dtype() == DType::f32 && s.channel.x == 1 && wx.offset % 4 == 0 && s.channel.length % 4 == 0;
   for (const std::int64_t stride : {s.x_n, s.x_g, s.x_h, s.x_w}) as_it_is = as_it_is && stride % 4 == 0;
   for (std::size_t a = 0; a < 2; ++a) as_it_is = as_it_is && low[a] >= 0 && high[a] < s.in[a];
+  if (!as_it_is && (x_bytes > limit || x_bytes > 4 * least)) return std::nullopt;
 
   WindowSum out = s;
   out.x_g = quads;
@@ -252,6 +254,15 @@ void launch_sum(const WindowSum& s, const ConvPlan& plan, const Epilogue& epilog
 
 void run_sum(const WindowSum& given, const Epilogue& epilogue, std::string_view op) {
   if (given.out.size() == 0) return;
+  constexpr double kMost = 0x7fffffff;  // broadcast filters may be longer than memory
+  const double inner = static_cast<double>(given.channel.length) * static_cast<double>(given.tap_h.length) *
+                       static_cast<double>(given.tap_w.length);
+  if (inner > kMost || static_cast<double>(given.out.size()) > kMost) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("{}: {} results, each a sum of {} products, over the {} that kernels count", op,
+                            given.out.size(), inner, kMost),
+                "work on slices of the tensors");
+  }
   WindowSum s = given;
   const Device& device = s.out.device();
   ConvProblem problem;

@@ -18,10 +18,9 @@ struct InnerAxis {
 };
 
 /// The sum that a convolution and all its gradients are, each by strides and lengths of its own:
-///   out[g * rows + m, n, h, w] = sum over the inner axes i of f[g, m, i] * x[g, n, i, place of (h, i), place of (w,
-///   i)]
-/// with place = h * step + base + (steps of i), divided by `divide`; outside of x stand zeros. `out` has these four
-/// axes; of x and f only the buffers and strides matter.
+///   out[g * rows + m, n, h, w] = sum over the inner axes i of f[g, m, i] * x[g, n, i, place_h(h, i), place_w(w, i)]
+/// with place(o, i) = o * step + base + the steps of i, divided by `divide`; outside of x stand zeros. `out` has these
+/// four axes; of x and f only buffer and offset matter, the strides are below.
 struct WindowSum {
   Tensor x, f, out;
   std::int64_t groups = 1, rows = 0;
