@@ -52,5 +52,7 @@ struct ConvSpec {
   bool f_inner = false;    ///< tile: neighbours of the filter lie along the inner axis
   Activation activation = Activation::none;
 };
+/// Every spec that convolutions can come to with the plans of one kernel class.
+std::vector<ConvSpec> conv_specs(bool cpu, const Limits& limits, bool f16);
 
 }  // namespace weft::ops
