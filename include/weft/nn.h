@@ -107,15 +107,17 @@ Tensor pool(PoolOp op, const Tensor& x, const std::vector<std::int64_t>& size, c
 
 struct AttentionOptions {
   std::optional<double> scale{};  ///< of the scores; none: 1 / sqrt(head dimension)
-  bool causal = false;            ///< query i sees keys up to i + (kv length - query length): right-aligned
-  Tensor mask{};       ///< broadcasts to [batch, heads, queries, keys]: bool (true: seen) or a float that is added
-  Tensor lengths{};    ///< [batch] integers: keys of each item, fewer than the tensor holds; empty: all
-  double softcap = 0;  ///< scores become softcap * tanh(score / softcap); 0 for none
+  bool causal = false;            ///< query i sees keys up to i + (keys - queries), right-aligned; keys of its own item
+  Tensor mask{};     ///< broadcasts to [batch, heads, queries, keys]: bool (true: seen), or f32 or f16, which is added
+  Tensor lengths{};  ///< [batch] integers: keys of each item, from 0 to what the tensor holds; empty: all
+  double softcap = 0;  ///< scores become softcap * tanh(score / softcap) before the mask is added; 0 for none
 };
 /// softmax(q k^T * scale + mask) v. q [batch, heads, queries, dim], k [batch, kv heads, keys, dim], v [batch, kv heads,
 /// keys, value dim]; kv heads divides heads (grouped-query attention). One pass with a running maximum and sum in f32
-/// (Dao et al. 2022); the scores are never stored. NaN in a key that is seen gives NaN; one that is not seen does not
-/// count. A query that sees no key gives zeros.
+/// (Milakov and Gimelshein 2018; Dao et al. 2022); the scores are never stored. A key that the mask hides or gives
+/// -infinity, or that the causal rule or lengths leave out, is not seen: whatever it and its value hold does not count.
+/// NaN in a key that is seen gives NaN. A query that sees no key gives zeros.
+/// Views are read as they lie when their last axis has stride 1.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 }  // namespace weft

@@ -228,14 +228,16 @@ inline Tensor min(const Tensor& x, const ReduceOptions& o = {}) {
 struct VarOptions {
   std::optional<std::vector<std::int64_t>> axes{};
   bool keepdims = false;
-  std::int64_t ddof = 0;  ///< the divisor is count - ddof; none left gives NaN, as in numpy
+  std::int64_t ddof =
+      0;  ///< the divisor is count - ddof; below 1 it is 0, as in numpy: NaN, or inf where elements differ
 };
-/// Mean squared distance to the mean, and its root; in f32, by two passes (no difference of large squares). f16 stays,
-/// else f32.
+/// Mean squared distance to the mean, and its root; in f32, each block's squares around its own mean (no difference of
+/// large squares). f16 stays, else f32. No elements give NaN.
 Tensor var(const Tensor& x, const VarOptions& options = {});
 Tensor stddev(const Tensor& x, const VarOptions& options = {});
 /// (sum of |x|^ord)^(1/ord); ord 1, 2, infinity (the largest), -infinity (the smallest) or 0 (how many are not 0).
-/// numpy.linalg.vector_norm. f16 stays, else f32.
+/// numpy.linalg.vector_norm. The order 2 holds squares at any scale (3e38 and 1e-38 too), other powers in f32. f16
+/// stays, else f32. Of no elements: 0; -infinity refuses them.
 Tensor norm(const Tensor& x, double ord = 2, const ReduceOptions& options = {});
 /// log(sum(exp(x))), the maximum taken out first; of no elements or -inf only: -inf. f16 stays, else f32.
 Tensor logsumexp(const Tensor& x, const ReduceOptions& options = {});

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -28,7 +29,7 @@ struct Params {
   std::uint32_t v_offset, v_batch, v_head, v_row;
   std::uint32_t mask_offset, mask_batch, mask_head, mask_row, mask_key, mask_kind, mask_shift;
   std::uint32_t lengths_offset, lengths_stride, lengths_kind;
-  std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, out_offset, all_rows, minus_zero;
+  std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, shares, out_offset, all_rows, minus_zero;
   float scale, softcap, minus_infinity, not_a_number;
 };
 
@@ -63,11 +64,11 @@ AttentionPlan plan_of(const Operands& a, bool quads) {
   return plan_attention(cpu_kernels(device), is_cpu(device), device.limits(), a.shape, a.q.dtype(), quads);
 }
 
-std::uint64_t partial_bytes(const Operands& a) {
-  const AttentionPlan plan = plan_of(a, false);
-  if (plan.splits == 1) return 0;
-  return checked_mul(checked_mul(all_rows(a.shape), static_cast<std::uint64_t>(a.shape.value_dim), kName),
-                     std::uint64_t{plan.splits} * 4, kName);
+/// Of the sums that a plan leaves for the merging kernel, each row filled up to whole fours.
+std::uint64_t partial_bytes(const Operands& a, const AttentionPlan& plan) {
+  if (!plan.spec.partial) return 0;
+  const std::uint64_t filled = ceil_div(static_cast<std::uint64_t>(a.shape.value_dim), std::uint64_t{4}) * 16;
+  return checked_mul(checked_mul(all_rows(a.shape), filled, kName), plan.splits, kName);
 }
 
 Kernel kernel_of(const Device& device, const std::string& key, const std::string& label, auto&& source) {
@@ -135,6 +136,7 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   params.splits = plan.splits;
   params.chunk = plan.chunk;
   params.groups = static_cast<std::uint32_t>(plan.groups);
+  params.shares = plan.spec.shares ? kAttentionLanes : 1;
   params.out_offset = plan.spec.partial ? 0 : out.offset / static_cast<std::uint32_t>(unit);
   params.all_rows = static_cast<std::uint32_t>(all_rows(s));
   params.minus_zero = 0x80000000U;
@@ -150,9 +152,17 @@ void run_block(const AttentionOptions& options, const Operands& a) {
     launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, out.range}, params, grid);
     return;
   }
+  const std::uint64_t bytes = partial_bytes(a, plan);
+  if (bytes > device.limits().max_storage_binding_size) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("attention: sums of {} queries and {} shares of the keys take {} bytes, over the device's "
+                            "limit of {} for one binding",
+                            s.queries, plan.splits, bytes, device.limits().max_storage_binding_size),
+                "work on slices of the queries");
+  }
   Device owner = device;
-  const auto made = [&](std::uint64_t bytes) { return BindingRange(owner.alloc(bytes), 0, bytes); };
-  const BindingRange sums = made(partial_bytes(a));
+  const auto made = [&](std::uint64_t n) { return BindingRange(owner.alloc(n), 0, n); };
+  const BindingRange sums = made(bytes);
   const BindingRange stats = made(std::uint64_t{params.all_rows} * plan.splits * 8);
   launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, sums, stats}, params, grid);
 
@@ -160,14 +170,15 @@ void run_block(const AttentionOptions& options, const Operands& a) {
                                  [&] { return attention_merge_source(a.out.dtype()); });
   const MergeParams joined{params.all_rows, params.value_dim, plan.splits, out.offset, params.not_a_number};
   launch(device, merge, {sums, stats, out.range}, joined,
-         fold_groups(ceil_div(static_cast<std::uint64_t>(a.out.size()), std::uint64_t{64}), kName));
+         fold_groups(ceil_div(bytes / 16 / plan.splits, std::uint64_t{64}), kName));
 }
 
 /// Cuts the batch, then the heads, until all fits its bindings.
 void run_parts(const AttentionOptions& options, const Operands& a) {
   const std::uint64_t limit = a.q.device().limits().max_storage_binding_size;
   const bool fits = fits_binding(a.q) && fits_binding(a.k) && fits_binding(a.v) && fits_binding(a.out) &&
-                    (!a.mask || window_bytes(a.mask) <= limit) && partial_bytes(a) <= limit;
+                    (!a.mask || window_bytes(a.mask) <= limit) &&
+                    std::max(partial_bytes(a, plan_of(a, false)), partial_bytes(a, plan_of(a, true))) <= limit;
   const std::size_t axis = a.shape.batch > 1 ? 0 : 1;
   const std::int64_t length = axis == 0 ? a.shape.batch : a.shape.kv_heads;
   if (fits || length < 2) {

@@ -17,6 +17,7 @@ struct Params {
   lengths_kind: u32, // 0 none, 1 i32, 2 u32
   causal: u32,
   tiles: u32, value_chunks: u32, splits: u32, chunk: u32, groups: u32,
+  shares: u32,       // of the keys, in a group: 1, or one for each lane
   out_offset: u32,   // elements, or fours
   all_rows: u32,     // of all kv heads and items
   minus_zero: u32,   // its bits
@@ -36,11 +37,17 @@ fn is_odd(score: f32) -> bool {  // NaN or +infinity: the row is NaN
   let bits = bitcast<u32>(score);
   return (bits & 0x7fffffffu) > 0x7f7fffffu && bits != 0xff800000u;
 }
+fn are_odd(scores: vec4<f32>) -> vec4<bool> {
+  let bits = bitcast<vec4<u32>>(scores);
+  return ((bits & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f7fffffu)) & (bits != vec4<u32>(0xff800000u));
+}
 
 struct Place { batch: u32, kv_head: u32, tile: u32, column: u32, split: u32 }
 fn place(group: u32) -> Place {
-  let split = group % params.splits;
-  var rest = group / params.splits;
+  // Of the lanes that take a share each, a group does eight.
+  let splits = params.splits / params.shares;
+  let split = group % splits;
+  var rest = group / splits;
   let column = rest % params.value_chunks;
   rest /= params.value_chunks;
   // Last tiles first: under a causal mask they are the longest.

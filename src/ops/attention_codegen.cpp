@@ -58,7 +58,7 @@ fn fetch_{0}(start: u32, d: u32) -> vec4<f32> {{
                      of, length);
 }
 
-/// Parameters, bindings, fetch_q, fetch_k, fetch_v, and `store(p, row, column, sums, m, l)`.
+/// Parameters, bindings, fetch_q, fetch_k, fetch_v, and, unless partial, `store(p, row, column, sums, l)`.
 std::string head(const AttentionSpec& s) {
   std::string text(wgsl::attention);
   const auto array = [&](std::string_view type) {
@@ -68,30 +68,34 @@ std::string head(const AttentionSpec& s) {
   text += fmt::format("@group(0) @binding(0) var<storage, read> q: {};\n", array(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read> k: {};\n", array(in));
   text += fmt::format("@group(0) @binding(2) var<storage, read> v: {};\n", array(in));
-  const std::string_view out = s.partial ? "f32" : in;
-  text += fmt::format("@group(0) @binding(5) var<storage, read_write> out: {};\n", array(out));
-  if (s.partial) text += "@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;\n";
   text +=
       fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) + fetch('v', "params.value_dim", s.quads);
-  text += "fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, m: f32, l: f32) {\n";
-  text += "  if (row >= params.rows || column >= params.value_dim) { return; }\n";
   if (s.partial) {
-    text += "  let at = p.split * params.all_rows + flat_row(p, row);\n";
-    text += "  if (column == 0u) { stats[at] = vec2<f32>(m, l); }\n  let value = sums;\n";
-  } else {
-    // l of 0: no key was seen. NaN in l is what a NaN among the scores left.
-    text += R"(  let at = flat_row(p, row);
-  let value = select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l));
+    // Each row of sums is filled up to whole fours.
+    return text + R"(
+@group(0) @binding(5) var<storage, read_write> sums: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;  // maximum, and sum of weights
+fn sums_start(p: Place, part: u32, row: u32) -> u32 {
+  return (part * params.all_rows + flat_row(p, row)) * ((params.value_dim + 3u) / 4u);
+}
 )";
   }
+  text += fmt::format("@group(0) @binding(5) var<storage, read_write> out: {};\n", array(in));
+  // l of 0: no key was seen. NaN in l is what a NaN among the scores left.
+  text += R"(
+fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {
+  if (row >= params.rows || column >= params.value_dim) { return; }
+  let at = flat_row(p, row);
+  let value = select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l));
+)";
   if (s.quads) {
-    text += fmt::format(
-        "  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = vec4<{}>(value);\n}}\n", out);
-    return text;
+    return text +
+           fmt::format("  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = vec4<{}>(value);\n}}\n",
+                       in);
   }
   text += "  let first = params.out_offset + at * params.value_dim + column;\n";
   for (int i = 0; i < 4; ++i) {
-    text += fmt::format("  if (column + {0}u < params.value_dim) {{ out[first + {0}u] = {1}(value.{2}); }}\n", i, out,
+    text += fmt::format("  if (column + {0}u < params.value_dim) {{ out[first + {0}u] = {1}(value.{2}); }}\n", i, in,
                         kComponents[static_cast<std::size_t>(i)]);
   }
   return text + "}\n";
@@ -105,7 +109,6 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   if (group >= params.groups) {{ return; }}
   let p = place(group);
   let length = length_of(p.batch);
-  let share = p.split * params.chunk;
 )",
                      threads);
 }
@@ -154,6 +157,7 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
 )";
   text += entry(kThreads);
   text += fill(R"(
+  let share = p.split * params.chunk;
   let x = t % 16u;
   let y = t / 16u;
   let first_row = p.tile * $TILE;
@@ -314,9 +318,21 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   }
   text += "  }\n";
   for (std::uint32_t r = 0; r < rows; ++r) {
+    const std::string l = of_row("l", r);
+    if (s.partial) text += fmt::format("  if (row{0} < params.rows) {{\n", r);
     for (std::uint32_t c = 0; c < column_quads; ++c) {
-      text += fmt::format("  store(p, row{0}, first_column + (x + {2}u) * 4u, o{0}_{1}, {3}, {4});\n", r, c, c * 16,
-                          of_row("m", r), of_row("l", r));
+      const std::string column = fmt::format("first_column + (x + {}u) * 4u", c * 16);
+      text += s.partial ? fmt::format(
+                              "    if ({0} < params.value_dim) {{ sums[sums_start(p, p.split, row{1}) + ({0}) / 4u] "
+                              "= o{1}_{2}; }}\n",
+                              column, r, c)
+                        : fmt::format("  store(p, row{0}, {1}, o{0}_{2}, {3});\n", r, column, c, l);
+    }
+    if (s.partial) {
+      text += fmt::format(
+          "    if (x == 0u) {{ stats[p.split * params.all_rows + flat_row(p, row{0})] = vec2<f32>({1}, {2}); }}\n  "
+          "}}\n",
+          r, of_row("m", r), l);
     }
   }
   return text + "}\n";
@@ -325,109 +341,163 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
 // -- cpu: a lane takes rows of its own
 // ----------------------------------------------------------------------------------
 
-/// No barriers and no memory but storage: loads are what costs, each of a key or value serves all rows of eight lanes.
-/// A branch is paid for by all lanes whether taken or not, but a loop of no turns is not: `for (var once = ...`.
+/// No barriers: lanes work alone, each on its own rows and all keys, or (shares) on the same rows and its own share of
+/// the keys. Loads are what costs on lavapipe, so a register tile of rows x keys scores makes use of each. Sums stand
+/// in storage, which costs no more than an array of the lane's own; loops stay loops, since much text takes seconds to
+/// compile. A branch is paid for by all lanes whether taken or not, but a
+/// loop of no turns is not: `for (var once = ...`.
 std::string lane_source(const AttentionSpec& s) {
-  constexpr std::uint32_t kLanes = 8;
+  constexpr std::uint32_t kLanes = kAttentionLanes;
   const std::uint32_t rows = s.rows;
-  const std::uint32_t quads = s.dim / 4;  // of q, held
-  const std::uint32_t value_quads = s.value_columns / 4;
+  const std::uint32_t keys = attention_lane_keys(s.quads);
+  const std::uint32_t fours = keys / 4;
+  const auto per_four = [&](const std::string& text) {  // with $K for the number of the four, and $R
+    std::string out;
+    for (std::uint32_t i = 0; i < fours; ++i) out += fill(text, {{"$K", std::to_string(i)}});
+    return each(rows, out);
+  };
   std::string text = head(s) + entry(kLanes);
   text += fill(R"(
-  let first_row = p.tile * $TILE + t;
+  let part = $PART;
+  let begin = part * params.chunk;
+  let first_row = $FIRST_ROW;
   let k_start = params.k_offset + p.batch * params.k_batch + p.kv_head * params.k_head;
   let v_start = params.v_offset + p.batch * params.v_batch + p.kv_head * params.v_head;
-  let first_column = p.column * $COLUMNS;
+  var tile: array<vec4<f32>, $TILE>;  // scores by row and key, where a loop works on them
+  var mask_at: array<u32, $ROWS>;
   var end = 0u;
 )",
-               {{"$TILE", number(rows * kLanes)}, {"$COLUMNS", number(s.value_columns)}});
+               {{"$PART", s.shares ? fmt::format("p.split * {}u + t", kLanes) : "p.split"},
+                {"$FIRST_ROW", fmt::format("p.tile * {}u{}", rows * (s.shares ? 1 : kLanes), s.shares ? "" : " + t")},
+                {"$TILE", std::to_string(rows * fours)},
+                {"$ROWS", std::to_string(rows)}});
   text += each(rows, fill(R"(
-  let row$R = first_row + $Ru * $LANES;
+  let row$R = first_row + $Ru * $STEP;
   let safe$R = min(row$R, params.rows - 1u);
   let limit$R = limit_of(safe$R % params.queries, length);
-  let mask$R = mask_start(p, safe$R);
   let q_at$R = q_start(p, safe$R);
-  end = max(end, limit$R);
+  mask_at[$R] = mask_start(p, safe$R);
+  let sums_at$R = sums_start(p, part, safe$R);
+  let live$R = row$R < params.rows && part < params.splits;
+  end = select(end, max(end, limit$R), live$R);
   var m$R = kLowest;
   var l$R = 0.0;
   var odd$R = false;
 )",
-                          {{"$LANES", number(kLanes)}}));
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    for (std::uint32_t d = 0; d < quads; ++d)
-      text += fmt::format("  let q{0}_{1} = fetch_q(q_at{0}, {2}u);\n", r, d, d * 4);
-    for (std::uint32_t c = 0; c < value_quads; ++c) text += fmt::format("  var o{}_{} = vec4<f32>();\n", r, c);
-  }
-  text += "  end = min(end, share + params.chunk);\n  for (var j = share; j < end; j++) {\n";
-  text += "    let k_at = k_start + j * params.k_row;\n    let v_at = v_start + j * params.v_row;\n";
-  text += each(rows, "    var s$R = 0.0;\n");
-  const auto dot = [&](const std::string& q) {
-    std::string out;
+                          {{"$STEP", number(s.shares ? 1 : kLanes)}}));
+  text += "  let quads = (params.value_dim + 3u) / 4u;\n  for (var c = 0u; c < quads; c++) {\n" +
+          each(rows, "    if (live$R) { sums[sums_at$R + c] = vec4<f32>(); }\n") + "  }\n";
+  text +=
+      fmt::format("  end = min(end, begin + params.chunk);\n  for (var j0 = begin; j0 < end; j0 += {}u) {{\n", keys);
+  text += each(keys, R"(    let key$R = min(j0 + $Ru, params.keys - 1u);
+    let k_at$R = k_start + key$R * params.k_row;
+)");
+  text += per_four("    var s$R_$K = vec4<f32>();\n");
+  text += "    for (var d = 0u; d < params.dim; d += 4u) {\n" + each(rows, "      let q$R = fetch_q(q_at$R, d);\n");
+  for (std::uint32_t i = 0; i < keys; ++i) {
+    text += fmt::format("      let k{0} = fetch_k(k_at{0}, d);\n", i);
     for (std::uint32_t r = 0; r < rows; ++r) {
-      for (char c : kComponents) {
-        out += fmt::format("      s{0} = fma({1}.{2}, key.{2}, s{0});\n", r, fill(q, {{"$R", std::to_string(r)}}), c);
-      }
+      text += fmt::format(
+          "      s{0}_{1}.{2} = fma(q{0}.w, k{3}.w, fma(q{0}.z, k{3}.z, fma(q{0}.y, k{3}.y, fma(q{0}.x, k{3}.x, "
+          "s{0}_{1}.{2}))));\n",
+          r, i / 4, kComponents[i % 4], i);
+    }
+  }
+  text += "    }\n" + per_four("    s$R_$K *= params.scale;\n");
+
+  text += "    for (var once = params.softcap > 0.0 || params.mask_kind != 0u; once; once = false) {\n";
+  const auto numbered = [&](const std::string& line) {  // with $N for the place in `tile`, too
+    std::string out;
+    for (std::uint32_t i = 0; i < rows * fours; ++i) {
+      out +=
+          fill(line, {{"$N", std::to_string(i)}, {"$R", std::to_string(i / fours)}, {"$K", std::to_string(i % fours)}});
     }
     return out;
   };
-  for (std::uint32_t d = 0; d < quads; ++d) {
-    text +=
-        fmt::format("    {{\n      let key = fetch_k(k_at, {}u);\n{}    }}\n", d * 4, dot(fmt::format("q$R_{}", d)));
-  }
-  if (quads == 0) {
-    text += "    for (var d = 0u; d < params.dim; d += 4u) {\n      let key = fetch_k(k_at, d);\n" +
-            each(rows, "      let q$R = fetch_q(q_at$R, d);\n") + dot("q$R") + "    }\n";
-  }
-  text += each(rows, "    s$R *= params.scale;\n");
-  text += "    for (var once = params.softcap > 0.0; once; once = false) {\n" +
-          each(rows, "      s$R = capped(s$R);\n") + "    }\n";
-  text += "    for (var once = params.mask_kind != 0u; once; once = false) {\n" +
-          each(rows, "      s$R = masked(s$R, mask$R + j * params.mask_key);\n") + "    }\n    var grows = false;\n";
+  text += numbered("      tile[$N] = s$R_$K;\n");
+  text += fmt::format(R"(      for (var i = 0u; i < {0}u; i++) {{
+        var score = tile[i];
+        if (params.softcap > 0.0) {{
+          score = vec4<f32>(capped(score.x), capped(score.y), capped(score.z), capped(score.w));
+        }}
+        if (params.mask_kind != 0u) {{
+          let j = j0 + i % {1}u * 4u;
+          let at = mask_at[i / {1}u];
+          let last = params.keys - 1u;
+          score = vec4<f32>(masked(score.x, at + min(j, last) * params.mask_key),
+                            masked(score.y, at + min(j + 1u, last) * params.mask_key),
+                            masked(score.z, at + min(j + 2u, last) * params.mask_key),
+                            masked(score.w, at + min(j + 3u, last) * params.mask_key));
+        }}
+        tile[i] = score;
+      }}
+)",
+                      rows * fours, fours);
+  text += numbered("      s$R_$K = tile[$N];\n") + "    }\n";
+
   // The maximum stands until a score is over it by more than 8: weights up to e^8 harm no one, and sums are rarely
   // scaled.
-  text += each(rows, R"(    let seen$R = j < limit$R && !is_unseen(s$R);
-    odd$R = odd$R || (seen$R && is_odd(s$R));
-    let high$R = seen$R && s$R > m$R + 8.0;
-    grows = grows || high$R;
-)");
-  text += "    for (var once = grows; once; once = false) {\n";
+  text += "    let js = vec4<u32>(j0, j0 + 1u, j0 + 2u, j0 + 3u);\n    var grows = false;\n";
+  for (std::uint32_t i = 0; i < fours; ++i) {
+    text += each(rows, fmt::format("    s$R_{0} = select(vec4<f32>(params.minus_infinity), s$R_{0}, js + {1}u < "
+                                   "vec4<u32>(min(limit$R, end)));\n",
+                                   i, i * 4));
+  }
   for (std::uint32_t r = 0; r < rows; ++r) {
-    text += fill(R"(      let high_m$R = select(m$R, s$R, high$R);
-      let fade$R = exp_1(m$R - high_m$R);
-      m$R = high_m$R;
-      l$R *= fade$R;
+    std::string high = fmt::format("s{}_0", r);
+    std::string odd;
+    for (std::uint32_t i = 0; i < fours; ++i) {
+      if (i > 0) high = fmt::format("max({}, s{}_{})", high, r, i);
+      odd += fmt::format("{}any(are_odd(s{}_{}))", i > 0 ? " || " : "", r, i);
+    }
+    text += fmt::format(R"(    let high_4_{0} = {1};
+    let high{0} = max(max(high_4_{0}.x, high_4_{0}.y), max(high_4_{0}.z, high_4_{0}.w));
+    let grows{0} = high{0} > m{0} + 8.0;
+    grows = grows || grows{0};
+    odd{0} = odd{0} || {2};
 )",
-                 {{"$R", std::to_string(r)}});
-    for (std::uint32_t c = 0; c < value_quads; ++c) text += fmt::format("      o{0}_{1} *= fade{0};\n", r, c);
+                        r, high, odd);
   }
-  text += "    }\n";
-  // Values of unseen keys are read as zeros: a NaN among them must not count.
-  text += each(rows, R"(    let w$R = select(0.0, exp_1(s$R - m$R), seen$R);
-    l$R += w$R;
-    let bits$R = vec4<u32>(select(0u, 0xffffffffu, seen$R));
+  text += "    for (var once = grows; once; once = false) {\n";
+  text += each(rows, R"(      let next$R = select(m$R, high$R, grows$R);
+      let fade$R = exp_1(m$R - next$R);
+      m$R = next$R;
+      l$R *= fade$R;
 )");
-  for (std::uint32_t c = 0; c < value_quads; ++c) {
-    text += fmt::format("    {{\n      let value = bitcast<vec4<u32>>(fetch_v(v_at, first_column + {}u));\n", c * 4);
+  text += "      for (var c = 0u; c < quads; c++) {\n";
+  text += each(rows, "        if (live$R) { sums[sums_at$R + c] *= fade$R; }\n") + "      }\n    }\n";
+  // Values of unseen keys are read as zeros: a NaN among them must not count.
+  text += per_four(R"(    let w$R_$K = exp_4(s$R_$K - vec4<f32>(m$R));
+    let seen$R_$K = select(vec4<u32>(0xffffffffu), vec4<u32>(), bitcast<vec4<u32>>(s$R_$K) == vec4<u32>(0xff800000u));
+    l$R += (w$R_$K.x + w$R_$K.y) + (w$R_$K.z + w$R_$K.w);
+)");
+  text += each(keys, "    let v_at$R = v_start + key$R * params.v_row;\n");
+  text += "    for (var c = 0u; c < quads; c++) {\n" + each(rows, "      var sum$R = sums[sums_at$R + c];\n");
+  for (std::uint32_t i = 0; i < keys; ++i) {
+    text += fmt::format("      let v{0} = bitcast<vec4<u32>>(fetch_v(v_at{0}, c * 4u));\n", i);
     for (std::uint32_t r = 0; r < rows; ++r) {
-      text +=
-          fmt::format("      o{0}_{1} = fma(vec4<f32>(w{0}), bitcast<vec4<f32>>(value & bits{0}), o{0}_{1});\n", r, c);
-    }
-    text += "    }\n";
-  }
-  text += "  }\n" + each(rows, "  l$R = select(l$R, params.not_a_number, odd$R);\n");
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    for (std::uint32_t c = 0; c < value_quads; ++c) {
-      text += fmt::format("  store(p, row{0}, first_column + {2}u, o{0}_{1}, m{0}, l{0});\n", r, c, c * 4);
+      text += fmt::format(
+          "      sum{0} = fma(vec4<f32>(w{0}_{1}.{2}), bitcast<vec4<f32>>(v{3} & vec4<u32>(seen{0}_{1}.{2})), "
+          "sum{0});\n",
+          r, i / 4, kComponents[i % 4], i);
     }
   }
+  text += each(rows, "      if (live$R) { sums[sums_at$R + c] = sum$R; }\n") + "    }\n  }\n";
+  text += each(rows, R"(  if (live$R) {
+    stats[part * params.all_rows + flat_row(p, row$R)] = vec2<f32>(m$R, select(l$R, params.not_a_number, odd$R));
+  }
+)");
   return text + "}\n";
 }
 
 }  // namespace
 
 std::string attention_key(const AttentionSpec& s) {
-  return fmt::format("attention/{}/{}/{}/{}/{}/{}/{}", s.cpu ? "lane" : "tile", to_string(s.dtype), s.quads ? 4 : 1,
-                     s.partial ? "part" : "whole", s.rows, s.dim, s.value_columns);
+  return fmt::format("attention/{}/{}/{}/{}/{}/{}",
+                     !s.cpu     ? "tile"
+                     : s.shares ? "share"
+                                : "lane",
+                     to_string(s.dtype), s.quads ? 4 : 1, s.partial ? "part" : "whole", s.rows, s.value_columns);
 }
 
 std::string attention_source(const AttentionSpec& spec) {
@@ -437,29 +507,36 @@ std::string attention_source(const AttentionSpec& spec) {
 std::string attention_merge_source(DType dtype) {
   return fmt::format(R"(
 struct Params {{ all_rows: u32, value_dim: u32, splits: u32, out_offset: u32, not_a_number: f32 }}
-@group(0) @binding(0) var<storage, read> sums: array<f32>;
+@group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> out: array<{0}>;
 fn exp_1(x: f32) -> f32 {{ return select(exp(x), 0.0, x < -87.0); }}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
   let at = (id.x + id.y * 32768u) * 64u + t;
-  if (at >= params.all_rows * params.value_dim) {{ return; }}
-  let row = at / params.value_dim;
+  let quads = (params.value_dim + 3u) / 4u;
+  if (at >= params.all_rows * quads) {{ return; }}
+  let row = at / quads;
   var m = stats[row].x;
   for (var i = 1u; i < params.splits; i++) {{ m = max(m, stats[i * params.all_rows + row].x); }}
   var l = 0.0;
-  var sum = 0.0;
+  var sum = vec4<f32>();
   var odd = false;
   for (var i = 0u; i < params.splits; i++) {{
     let part = stats[i * params.all_rows + row];
+    // A share that saw no key has sums of 0.
     let fade = exp_1(part.x - m);
     odd = odd || (bitcast<u32>(part.y) & 0x7fffffffu) > 0x7f800000u;
-    // A share that saw no key has sums of 0.
     l += part.y * fade;
-    sum += sums[i * params.all_rows * params.value_dim + at] * fade;
+    sum += sums[i * params.all_rows * quads + at] * fade;
   }}
-  out[params.out_offset + at] = {0}(select(sum * select(1.0 / l, 0.0, l == 0.0), params.not_a_number, odd));
+  let value = select(sum * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), odd);
+  let column = at % quads * 4u;
+  let first = params.out_offset + row * params.value_dim + column;
+  out[first] = {0}(value.x);
+  if (column + 1u < params.value_dim) {{ out[first + 1u] = {0}(value.y); }}
+  if (column + 2u < params.value_dim) {{ out[first + 2u] = {0}(value.z); }}
+  if (column + 3u < params.value_dim) {{ out[first + 3u] = {0}(value.w); }}
 }}
 )",
                      wgsl_name(dtype));

@@ -11,17 +11,13 @@ struct TileChoice {
   std::uint32_t rows, columns;
 };
 constexpr TileChoice kTiles[] = {{8, 128}, {8, 64}, {4, 128}, {4, 64}, {1, 128}, {1, 64}};
-// cpu: head sizes up to which q and the sums of values stay in registers (or close), and rows of a lane.
-struct LaneChoice {
-  std::uint32_t dim, rows;
-};
-constexpr LaneChoice kLanes[] = {{32, 8}, {64, 8}, {96, 4}, {128, 4}, {256, 2}};
-constexpr LaneChoice kAnyDim{0, 4};
-constexpr std::uint32_t kAnyColumns = 64;
+// cpu: rows of a lane, and where elements are read one by one.
+constexpr std::uint32_t kLaneRows = 4, kLaneRowsByElement = 2;
 
 // Below so many workgroups the keys are shared out, in shares no shorter than these.
 constexpr std::uint64_t kGpuFill = 264, kGpuLeastShare = 256;
 constexpr std::uint64_t kCpuFill = 4, kCpuLeastShare = 256;
+constexpr std::uint64_t kLeastShares = 64;  ///< keys from which on lanes take shares
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kMostTurns = 49152;
 constexpr std::uint32_t kKeys = 64;
@@ -49,19 +45,12 @@ AttentionSpec tile_spec(const Limits& limits, std::uint64_t rows, std::uint64_t 
   return spec;
 }
 
-AttentionSpec lane_spec(std::uint64_t rows, std::uint64_t dim, std::uint64_t value_dim) {
+AttentionSpec lane_spec(std::uint64_t rows, std::uint64_t keys, bool quads) {
   AttentionSpec spec;
   spec.cpu = true;
-  LaneChoice choice = kAnyDim;
-  for (const LaneChoice& c : kLanes) {
-    if (dim <= c.dim) {
-      choice = c;
-      if (value_dim <= c.dim) break;
-    }
-  }
-  spec.dim = choice.dim;
-  spec.value_columns = choice.dim > 0 ? choice.dim : kAnyColumns;
-  spec.rows = choice.dim > 0 && rows <= 8 ? 1 : choice.rows;
+  // With few rows most lanes would have none.
+  spec.shares = rows <= kAttentionLanes && keys >= kLeastShares;
+  spec.rows = rows == 1 ? 1 : quads ? kLaneRows : kLaneRowsByElement;
   return spec;
 }
 
@@ -74,31 +63,34 @@ AttentionPlan plan_attention(bool cpu, bool short_walks, const Limits& limits, c
   const auto dim = static_cast<std::uint64_t>(shape.dim);
   const auto value_dim = static_cast<std::uint64_t>(shape.value_dim);
   AttentionPlan plan;
-  plan.spec = cpu ? lane_spec(rows, dim, value_dim) : tile_spec(limits, rows, value_dim);
+  plan.spec = cpu ? lane_spec(rows, keys, quads) : tile_spec(limits, rows, value_dim);
   plan.spec.dtype = dtype;
   plan.spec.quads = quads;
-  plan.tile_rows = 8 * plan.spec.rows;
+  const bool shares = plan.spec.shares;
+  plan.tile_rows = plan.spec.rows * (shares ? 1 : 8);
   plan.tiles = static_cast<std::uint32_t>(ceil_div(rows, plan.tile_rows));
-  plan.value_chunks = static_cast<std::uint32_t>(ceil_div(value_dim, plan.spec.value_columns));
+  plan.value_chunks = cpu ? 1 : static_cast<std::uint32_t>(ceil_div(value_dim, plan.spec.value_columns));
   const std::uint64_t groups =
       static_cast<std::uint64_t>(shape.batch * shape.kv_heads) * plan.tiles * plan.value_chunks;
-  std::uint64_t share = keys;
+  const std::uint64_t unit = cpu ? attention_lane_keys(quads) : kKeys;
   const std::uint64_t fill = cpu ? kCpuFill : kGpuFill;
   const std::uint64_t least = cpu ? kCpuLeastShare : kGpuLeastShare;
+  std::uint64_t share = keys;
   if (groups < fill) share = std::max(ceil_div(keys, ceil_div(fill, groups)), least);
+  if (shares) share = std::min(ceil_div(keys, kAttentionLanes), least);
   if (short_walks) {
-    // Turns for each key, or for 64 of them.
-    const std::uint64_t turns = cpu ? 4 + (plan.spec.dim > 0 ? 0 : ceil_div(dim, 4)) : ceil_div(dim, 16) * 17 + 68 + 17;
-    const std::uint64_t most = std::max<std::uint64_t>(kMostTurns / turns, 1) * (cpu ? 1 : kKeys);
-    share = std::min(share, most);
+    const std::uint64_t turns = cpu ? ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + 2 * plan.spec.rows + 4
+                                    : ceil_div(dim, 16) * 17 + 68 + 17;  // for each unit
+    share = std::min(share, std::max<std::uint64_t>(kMostTurns / turns, 1) * unit);
   }
-  // Even shares of whole tiles.
+  // Even shares of whole units; as many as lanes take at once.
   const std::uint64_t splits = ceil_div(keys, share);
-  share = ceil_div(ceil_div(keys, splits), cpu ? 1 : kKeys) * (cpu ? 1 : kKeys);
+  share = ceil_div(ceil_div(keys, splits), unit) * unit;
   plan.chunk = static_cast<std::uint32_t>(share);
-  plan.splits = static_cast<std::uint32_t>(ceil_div(keys, share));
-  plan.spec.partial = plan.splits > 1;
-  plan.groups = groups * plan.splits;
+  const std::uint64_t together = shares ? kAttentionLanes : 1;
+  plan.splits = static_cast<std::uint32_t>(ceil_div(ceil_div(keys, share), together) * together);
+  plan.spec.partial = cpu || plan.splits > 1;
+  plan.groups = groups * (plan.splits / together);
   return plan;
 }
 
@@ -107,14 +99,13 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16) {
   std::vector<AttentionSpec> all;
   for (const bool cpu : {false, true}) {
     for (const std::int64_t rows : {1, 8, 9, 16, 17, 32, 33}) {
-      for (const std::int64_t dim : {32, 64, 96, 128, 256, 257}) {
-        for (const std::int64_t value_dim : {32, 64, 96, 128, 256, 257}) {
-          AttentionSpec spec =
-              plan_attention(cpu, false, limits, {1, 1, 1, rows, 1, dim, value_dim}, DType::f32, false).spec;
+      for (const std::int64_t keys : {1, 64}) {
+        for (const std::int64_t value_dim : {64, 128, 256, 257}) {
           for (int choice = 0; choice < (f16 ? 8 : 4); ++choice) {
-            spec.quads = (choice & 1) != 0;
-            spec.partial = (choice & 2) != 0;
-            spec.dtype = (choice & 4) != 0 ? DType::f16 : DType::f32;
+            const DType dtype = (choice & 4) != 0 ? DType::f16 : DType::f32;
+            const AttentionShape shape{1, 1, 1, rows, keys, 64, value_dim};
+            AttentionSpec spec = plan_attention(cpu, false, limits, shape, dtype, (choice & 1) != 0).spec;
+            spec.partial = cpu || (choice & 2) != 0;
             const auto same = [&](const AttentionSpec& s) { return attention_key(s) == attention_key(spec); };
             if (std::none_of(all.begin(), all.end(), same)) all.push_back(spec);
           }

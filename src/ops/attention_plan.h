@@ -13,14 +13,21 @@ namespace weft::ops {
 
 /// All that chooses a kernel's text; lengths, strides, mask, scale and the like are parameters.
 struct AttentionSpec {
-  bool cpu = false;  ///< a lane takes rows of its own, alone; else a workgroup takes a tile of rows and keys
+  bool cpu = false;     ///< lanes work alone; else a workgroup takes a tile of rows and keys
+  bool shares = false;  ///< cpu: lanes take shares of the keys and the same rows, else rows of their own
   DType dtype = DType::f32;
-  bool quads = false;               ///< q, k, v can be read and results written four at a time
-  bool partial = false;             ///< leaves sums and maxima of its share of the keys, for `attention.merge`
-  std::uint32_t rows = 0;           ///< of one thread: 8, 4, 1 (gpu), 8, 4, 2, 1 (cpu)
-  std::uint32_t dim = 0;            ///< cpu: head size up to which q is held; 0: any, read again for every key
-  std::uint32_t value_columns = 0;  ///< of a workgroup (gpu: 64, 128)
+  bool quads = false;      ///< q, k, v can be read and results written four at a time
+  bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; cpu: always
+  std::uint32_t rows = 0;  ///< of one thread
+  std::uint32_t value_columns = 0;  ///< gpu: of a workgroup
 };
+
+inline constexpr std::uint32_t kAttentionLanes = 8;  ///< cpu: of a workgroup
+/// cpu: keys that a lane works on at once. Fewer where each four elements take four loads: text that lavapipe takes
+/// seconds to compile.
+constexpr std::uint32_t attention_lane_keys(bool quads) noexcept {
+  return quads ? 8 : 4;
+}
 
 struct AttentionPlan {
   AttentionSpec spec;
@@ -42,7 +49,7 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16);
 /// Equal keys, equal texts.
 std::string attention_key(const AttentionSpec& spec);
 std::string attention_source(const AttentionSpec& spec);
-/// The kernel that joins shares of keys: a thread for each row and column.
+/// The kernel that joins shares of keys: a thread for each row and four columns.
 std::string attention_merge_source(DType dtype);
 
 }  // namespace weft::ops

@@ -7,16 +7,20 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/checked.h"
 #include "ops/infer.h"
 #include "ops/launch.h"
+#include "ops/reduce.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 #include "wgsl/reduce.wgsl.h"
+#include "wgsl/reduce_blocks.wgsl.h"
+#include "wgsl/reduce_each.wgsl.h"
 
 namespace weft {
 namespace ops {
@@ -43,7 +47,7 @@ struct Params {
   std::uint32_t kept_inner, kept_stride0, kept_stride1;
   std::uint32_t reduced_inner, reduced_stride0, reduced_stride1;
   std::uint32_t splits, chunk, lanes, first_index, identity, out_offset;
-  float count;
+  float number;
 };
 static_assert(sizeof(Params) == 64, "no more than Dawn's immediates take");
 
@@ -51,24 +55,51 @@ constexpr std::uint32_t word(std::int64_t v) {
   return static_cast<std::uint32_t>(v);
 }
 
-bool gives_index(ReduceOp op) {
-  return op == ReduceOp::argmax || op == ReduceOp::argmin;
+bool gives_index(Reduction op) {
+  return op == Reduction::argmax || op == Reduction::argmin;
 }
 
-/// What an op accumulates in: f32, i32 or u32 (beside an index for argmax and argmin).
-DType accumulator(ReduceOp op, DType x) {
+/// Takes in elements sixteen at a time (reduce_blocks.wgsl).
+bool in_blocks(Reduction op) {
+  return op == Reduction::variance || op == Reduction::deviation || op == Reduction::log_sum_exp;
+}
+
+std::uint64_t accumulator_bytes(Reduction op) {
   switch (op) {
-    case ReduceOp::mean: return DType::f32;
-    case ReduceOp::any:
-    case ReduceOp::all: return DType::u32;
-    case ReduceOp::sum:
-    case ReduceOp::prod: return x == DType::bool_ ? DType::i32 : x == DType::f16 ? DType::f32 : x;
+    case Reduction::argmax:
+    case Reduction::argmin:
+    case Reduction::log_sum_exp: return 8;
+    case Reduction::variance:
+    case Reduction::deviation:
+    case Reduction::norm_2: return 16;
+    default: return 4;
+  }
+}
+
+/// What an op accumulates in: f32, i32 or u32 (beside an index for argmax and argmin; several f32 where
+/// accumulator_bytes says so).
+DType accumulator(Reduction op, DType x) {
+  switch (op) {
+    case Reduction::mean:
+    case Reduction::variance:
+    case Reduction::deviation:
+    case Reduction::abs_sum:
+    case Reduction::abs_max:
+    case Reduction::abs_min:
+    case Reduction::norm_2:
+    case Reduction::norm_p:
+    case Reduction::log_sum_exp: return DType::f32;
+    case Reduction::count: return DType::u32;
+    case Reduction::any:
+    case Reduction::all: return DType::u32;
+    case Reduction::sum:
+    case Reduction::prod: return x == DType::bool_ ? DType::i32 : x == DType::f16 ? DType::f32 : x;
     default: return x == DType::bool_ ? DType::u32 : x == DType::f16 ? DType::f32 : x;
   }
 }
 
 /// Bits of the accumulator of no elements.
-std::uint32_t identity_bits(ReduceOp op, DType accumulated) {
+std::uint32_t identity_bits(Reduction op, DType accumulated) {
   const auto lowest = [&] {
     if (accumulated == DType::f32) return std::bit_cast<std::uint32_t>(-std::numeric_limits<float>::infinity());
     return accumulated == DType::i32 ? 0x80000000u : 0u;
@@ -78,12 +109,14 @@ std::uint32_t identity_bits(ReduceOp op, DType accumulated) {
     return accumulated == DType::i32 ? 0x7fffffffu : 0xffffffffu;
   };
   switch (op) {
-    case ReduceOp::prod: return accumulated == DType::f32 ? std::bit_cast<std::uint32_t>(1.0f) : 1u;
-    case ReduceOp::all: return 1;
-    case ReduceOp::max:
-    case ReduceOp::argmax: return lowest();
-    case ReduceOp::min:
-    case ReduceOp::argmin: return highest();
+    case Reduction::prod: return accumulated == DType::f32 ? std::bit_cast<std::uint32_t>(1.0f) : 1u;
+    case Reduction::all: return 1;
+    case Reduction::max:
+    case Reduction::argmax:
+    case Reduction::log_sum_exp: return lowest();
+    case Reduction::min:
+    case Reduction::argmin:
+    case Reduction::abs_min: return highest();
     default: return 0;
   }
 }
@@ -103,13 +136,12 @@ std::string_view wgsl_name(DType t) {
 }
 
 struct Pass {
-  ReduceOp op;
+  Reduction op;
   DType x;  ///< of the whole reduction's input
   DType result;
   Source source;
   Sink sink;
   bool quads = false;
-  bool two_kept = false;
   bool two_reduced = false;
   bool splits_fast = true;
 };
@@ -117,6 +149,20 @@ struct Pass {
 /// Bindings and how elements are read. Accumulators are read as what they are: the sum of sums is a sum.
 std::string reading_text(const Pass& pass) {
   const DType accumulated = accumulator(pass.op, pass.x);
+  if (pass.source == Source::accumulators && accumulator_bytes(pass.op) > 4 && !gives_index(pass.op)) {
+    return R"(
+@group(0) @binding(0) var<storage, read> x: array<Acc>;
+fn element(i: u32) -> Acc { return x[i]; }
+struct Quad {
+  x: Acc,
+  y: Acc,
+  z: Acc,
+  w: Acc,
+}
+fn quad(i: u32) -> Quad { return Quad(); }
+fn lift(v: Acc, r: u32) -> Acc { return v; }
+)";
+  }
   if (pass.source == Source::accumulators && gives_index(pass.op)) {
     return fmt::format(R"(
 @group(0) @binding(0) var<storage, read> x: array<vec2<u32>>;
@@ -157,7 +203,27 @@ fn quad(i: u32) -> vec4<{1}> {{ return vec4<{1}>(x4[i]); }}
                        : fmt::format("fn quad(i: u32) -> vec4<{0}> {{ return vec4<{0}>(); }}\n", raw);
   }
   std::string lifted = fmt::format("{}(v)", wgsl_name(accumulated));
-  if (pass.op == ReduceOp::any || pass.op == ReduceOp::all) {
+  if (pass.source == Source::tensor && in_blocks(pass.op)) {
+    text += fmt::format(
+        "fn number(v: {0}) -> f32 {{ return f32(v); }}\nfn numbers(v: vec4<{0}>) -> vec4<f32> {{ return "
+        "vec4<f32>(v); }}\n",
+        raw);
+  }
+  if (pass.source == Source::tensor) {
+    switch (pass.op) {
+      case Reduction::variance:
+      case Reduction::deviation: lifted = "vec4<f32>(f32(v), 0.0, 0.0, 1.0)"; break;
+      case Reduction::log_sum_exp: lifted = "vec2<f32>(f32(v), 1.0)"; break;
+      case Reduction::abs_sum:
+      case Reduction::abs_max:
+      case Reduction::abs_min: lifted = "abs(f32(v))"; break;
+      case Reduction::norm_2: lifted = "squares(f32(v))"; break;
+      case Reduction::norm_p: lifted = "power(f32(v))"; break;
+      default: break;
+    }
+  }
+  if (pass.op == Reduction::any || pass.op == Reduction::all ||
+      (pass.op == Reduction::count && pass.source == Source::tensor)) {
     // By bits: a denormal is true, and so is NaN, but -0 is not.
     lifted = raw == "f32" ? "u32((bitcast<u32>(v) & 0x7fffffffu) != 0u)" : fmt::format("u32(v != {}(0))", raw);
   }
@@ -168,9 +234,103 @@ fn quad(i: u32) -> vec4<{1}> {{ return vec4<{1}>(x4[i]); }}
   return text;
 }
 
-std::string combining_text(ReduceOp op, DType accumulated) {
+/// Accumulators of more than one number.
+std::string_view wide_text(Reduction op) {
+  switch (op) {
+    case Reduction::variance:
+    case Reduction::deviation:
+      // Joined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+      // variances" (1979). Means are those of the differences to the row's first element: a small spread on a large
+      // mean is not lost.
+      return R"(
+alias Acc = vec4<f32>;  // first element, mean from there, sum of squares around it, count
+fn identity() -> Acc { return Acc(); }
+fn combine(a: Acc, b: Acc) -> Acc {
+  let n = a.w + b.w;
+  let share = b.w / max(n, 1.0);
+  let d = (b.x - a.x) + (b.y - a.y);
+  let both = Acc(a.x, a.y + d * share, a.z + (b.z + d * d * (a.w * share)), n);
+  return select(select(both, a, b.w == 0.0), b, a.w == 0.0);
+}
+fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
+fn block(q0: vec4<f32>, q1: vec4<f32>, q2: vec4<f32>, q3: vec4<f32>, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>,
+         w3: vec4<f32>, origin: f32) -> Acc {
+  let n = total((w0 + w1) + (w2 + w3));
+  let d0 = q0 - origin;
+  let d1 = q1 - origin;
+  let d2 = q2 - origin;
+  let d3 = q3 - origin;
+  let mean = total((d0 * w0 + d1 * w1) + (d2 * w2 + d3 * w3)) / n;
+  let e0 = (d0 - mean) * w0;
+  let e1 = (d1 - mean) * w1;
+  let e2 = (d2 - mean) * w2;
+  let e3 = (d3 - mean) * w3;
+  return Acc(origin, mean, total((e0 * e0 + e1 * e1) + (e2 * e2 + e3 * e3)), n);
+}
+fn variance_of(acc: Acc) -> f32 {
+  // numpy divides by 0: what source text can't spell. The identity is 0, which the compiler can't know.
+  let none_left = bitcast<f32>(select(0x7f800000u, 0x7fc00000u, acc.z == 0.0) ^ params.identity);
+  return select(acc.z / params.number, none_left, params.number <= 0.0 && !is_nan(acc.z));
+}
+)";
+    case Reduction::norm_2:
+      // Three sums of squares: as they are, and of much larger and much smaller elements. One of them is good.
+      return R"(
+alias Acc = vec4<f32>;
+const UP = 7.9228162514264338e28;     // 2^96
+const DOWN = 8.2718061255302767e-25;  // 2^-80
+fn identity() -> Acc { return Acc(); }
+fn squares(v: f32) -> Acc {
+  let scaled = v * Acc(1.0, UP, DOWN, 0.0);
+  return scaled * scaled;
+}
+fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
+fn root_of(acc: Acc) -> f32 {
+  let plain = (bitcast<u32>(acc.x) & 0x7f800000u) != 0x7f800000u;
+  let small = acc.x < 8.4703294725430034e-22;  // 2^-70
+  return select(sqrt(acc.z) / DOWN, select(sqrt(acc.x), sqrt(acc.y) / UP, small), plain);
+}
+)";
+    case Reduction::log_sum_exp:
+      return R"(
+alias Acc = vec2<f32>;  // maximum, sum of exp(x - maximum) where that is finite
+fn identity() -> Acc { return Acc(bitcast<f32>(params.identity), 0.0); }
+fn is_finite(v: f32) -> bool { return (bitcast<u32>(v) & 0x7f800000u) != 0x7f800000u; }
+fn larger(a: f32, b: f32) -> f32 { return select(select(a, b, is_nan(b) || b > a), a, is_nan(a)); }
+// One look at the largest bits for all four: max may drop a NaN.
+fn largest(v: vec4<f32>) -> f32 {
+  let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
+  let high = max(max(bits.x, bits.y), max(bits.z, bits.w));
+  return select(max(max(v.x, v.y), max(v.z, v.w)), bitcast<f32>(high), high > 0x7f800000u);
+}
+// Some devices clamp the argument of exp and never give 0.
+fn share(d: f32) -> f32 { return select(exp(d), 0.0, d < -104.0); }
+fn shares(d: vec4<f32>, w: vec4<f32>) -> f32 {
+  let e = select(exp(d), vec4<f32>(), d < vec4<f32>(-104.0)) * w;
+  return (e.x + e.y) + (e.z + e.w);
+}
+fn combine(a: Acc, b: Acc) -> Acc {
+  let m = larger(a.x, b.x);
+  return Acc(m, select(0.0, a.y * share(a.x - m) + b.y * share(b.x - m), is_finite(m)));
+}
+fn block(q0: vec4<f32>, q1: vec4<f32>, q2: vec4<f32>, q3: vec4<f32>, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>,
+         w3: vec4<f32>, origin: f32) -> Acc {
+  let m = larger(larger(largest(q0), largest(q1)), larger(largest(q2), largest(q3)));
+  let s = (shares(q0 - m, w0) + shares(q1 - m, w1)) + (shares(q2 - m, w2) + shares(q3 - m, w3));
+  return Acc(m, select(0.0, s, is_finite(m)));
+}
+fn log_of(acc: Acc) -> f32 { return select(acc.x, acc.x + log(acc.y), is_finite(acc.x)); }
+)";
+    default: return {};
+  }
+}
+
+std::string combining_text(Reduction op, DType accumulated) {
   const std::string_view type = wgsl_name(accumulated);
   const bool real = accumulated == DType::f32;
+  constexpr std::string_view kIsNan =
+      "fn is_nan(v: f32) -> bool { return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u; }\n";
+  if (const std::string_view wide = wide_text(op); !wide.empty()) return std::string(kIsNan) + std::string(wide);
   std::string text = gives_index(op) ? fmt::format(R"(
 struct Acc {{
   value: {0},
@@ -185,11 +345,11 @@ fn identity() -> Acc {{ return bitcast<{0}>(params.identity); }}
 )",
                                                    type);
   // WGSL's max and min may drop a NaN, and compilers may assume there is none: it is known by its bits.
-  if (real) text += "fn is_nan(v: f32) -> bool { return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u; }\n";
-  const char better = op == ReduceOp::max || op == ReduceOp::argmax ? '>' : '<';
+  if (real) text += kIsNan;
+  const char better = op == Reduction::max || op == Reduction::argmax || op == Reduction::abs_max ? '>' : '<';
   switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::mean:
+    case Reduction::sum:
+    case Reduction::mean:
       // WGSL lets a quotient be off by 2.5 ulp (17,000,000 / 17,000,000 is not 1 on an H200): one step by the
       // remainder.
       return text + R"(fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
@@ -200,11 +360,28 @@ fn mean_of(sum: f32, count: f32) -> f32 {
   return select(q, nearer, (bitcast<u32>(nearer) & 0x7fffffffu) < 0x7f800000u);
 }
 )";
-    case ReduceOp::prod: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a * b; }\n";
-    case ReduceOp::any: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a | b; }\n";
-    case ReduceOp::all: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a & b; }\n";
-    case ReduceOp::max:
-    case ReduceOp::min:
+    case Reduction::count:
+    case Reduction::abs_sum: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a + b; }\n";
+    case Reduction::norm_p:
+      // 0 and infinity by themselves: their logarithms are no numbers. The identity is 0, which the compiler can't
+      // know.
+      return text + R"(fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
+fn raised(v: f32, exponent: f32) -> f32 {
+  let infinity = bitcast<f32>(0x7f800000u ^ params.identity);
+  let up = exponent > 0.0;
+  let bits = bitcast<u32>(v);
+  let number = select(exp2(exponent * log2(v)), select(infinity, 0.0, up), v == 0.0);
+  return select(select(number, select(0.0, infinity, up), bits == 0x7f800000u), v, is_nan(v));
+}
+fn power(v: f32) -> f32 { return raised(abs(v), params.number); }
+)";
+    case Reduction::prod: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a * b; }\n";
+    case Reduction::any: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a | b; }\n";
+    case Reduction::all: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a & b; }\n";
+    case Reduction::max:
+    case Reduction::min:
+    case Reduction::abs_max:
+    case Reduction::abs_min:
       if (!real) {
         return text + fmt::format("fn combine(a: Acc, b: Acc) -> Acc {{ return select(a, b, b {} a); }}\n", better);
       }
@@ -214,8 +391,8 @@ fn combine(a: Acc, b: Acc) -> Acc {{
 }}
 )",
                                 better);
-    case ReduceOp::argmax:
-    case ReduceOp::argmin:
+    case Reduction::argmax:
+    case Reduction::argmin:
       // Any order of combining gives the first of equals: the lower index wins.
       if (!real) {
         return text + fmt::format(R"(
@@ -237,6 +414,7 @@ fn combine(a: Acc, b: Acc) -> Acc {{
 }}
 )",
                                 better);
+    default: break;
   }
   return text;
 }
@@ -273,26 +451,35 @@ fn by_word(@builtin(global_invocation_id) id: vec3<u32>) {
 )";
   }
   const std::string_view type = wgsl_name(pass.result);
-  return output(type, pass.op == ReduceOp::mean ? fmt::format("{}(mean_of(acc, params.count))", type)
-                                                : fmt::format("{}(acc)", type));
+  const auto by = [&](std::string_view value) { return output(type, fmt::format("{}({})", type, value)); };
+  switch (pass.op) {
+    case Reduction::mean: return by("mean_of(acc, params.number)");
+    case Reduction::variance: return by("variance_of(acc)");
+    case Reduction::deviation: return by("sqrt(variance_of(acc))");
+    case Reduction::norm_2: return by("root_of(acc)");
+    case Reduction::norm_p: return by("raised(acc, 1.0 / params.number)");
+    case Reduction::log_sum_exp: return by("log_of(acc)");
+    default: return by("acc");
+  }
 }
 
-Kernel kernel_for(const Device& device, const Pass& pass, std::string_view entry) {
-  const std::string key = fmt::format("reduce:{}:{}:{}:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(pass.x), entry,
-                                      static_cast<int>(pass.source), static_cast<int>(pass.sink), pass.quads,
-                                      pass.two_kept, pass.two_reduced, pass.splits_fast);
-  return dispatch::library_kernel(state_of(device), key, [&] {
-    KernelOptions options;
-    options.source = fmt::format(
-                         "const QUADS = {};\nconst TWO_KEPT = {};\nconst TWO_REDUCED = {};\n"
-                         "const SPLITS_FAST = {};\n",
-                         pass.quads, pass.two_kept, pass.two_reduced, pass.splits_fast) +
-                     combining_text(pass.op, accumulator(pass.op, pass.x)) + reading_text(pass) + writing_text(pass) +
-                     std::string(wgsl::reduce);
-    options.entry_point = entry;
-    options.label = fmt::format("{}.{}", to_string(pass.op), entry);
-    return options;
-  });
+std::string key_of(const Pass& pass, std::string_view entry) {
+  const DType read = pass.source == Source::tensor ? pass.x : accumulator(pass.op, pass.x);
+  const std::string_view written = pass.sink == Sink::results ? to_string(pass.result) : "accumulators";
+  return fmt::format("reduce:{}:{}:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(read), entry,
+                     static_cast<int>(pass.source), written, pass.quads, pass.two_reduced, pass.splits_fast);
+}
+
+KernelOptions options_of(const Pass& pass, std::string_view entry) {
+  KernelOptions options;
+  options.source = fmt::format("const QUADS = {};\nconst TWO_REDUCED = {};\nconst SPLITS_FAST = {};\n", pass.quads,
+                               pass.two_reduced, pass.splits_fast) +
+                   combining_text(pass.op, accumulator(pass.op, pass.x)) + reading_text(pass) + writing_text(pass) +
+                   std::string(wgsl::reduce);
+  options.source += pass.source == Source::tensor && in_blocks(pass.op) ? wgsl::reduce_blocks : wgsl::reduce_each;
+  options.entry_point = entry;
+  options.label = fmt::format("{}.{}", to_string(pass.op), entry);
+  return options;
 }
 
 /// Something to reduce: a tensor's window, or accumulators.
@@ -359,7 +546,7 @@ Window device_bytes(const Device& device, std::uint64_t bytes) {
 }
 
 /// Reduces the input to `sink`, in as many passes as it takes.
-void run_passes(const Device& device, Pass pass, const Input& input, float count, const Window& out) {
+void run_passes(const Device& device, Pass pass, const Input& input, float number, const Window& out) {
   const bool cpu = cpu_kernels(device);
   const std::uint64_t outputs = input.kept.count();
   const std::uint64_t length = input.reduced.count();
@@ -367,14 +554,13 @@ void run_passes(const Device& device, Pass pass, const Input& input, float count
   const bool bytes_out = pass.sink == Sink::results && pass.result == DType::bool_;
   const bool whole = split.splits == 1 && !(bytes_out && split.by_group);
   const std::string_view name = to_string(pass.op);
-  const std::size_t accumulator_size = gives_index(pass.op) ? 8 : 4;
+  const std::uint64_t accumulator_size = accumulator_bytes(pass.op);
 
   Pass now = pass;
   if (!whole) now.sink = Sink::accumulators;
-  now.two_kept = input.kept.folded();
   now.two_reduced = input.reduced.folded();
   now.splits_fast = split.splits_fast;
-  const bool plain = !(pass.source == Source::accumulators && gives_index(pass.op));
+  const bool plain = !(pass.source == Source::accumulators && accumulator_size > 4);
   now.quads = plain && input.reduced.stride[1] == 1 && length >= 4 && input.reduced.stride[0] % 4 == 0 &&
               (!now.two_reduced || input.reduced.length[1] % 4 == 0) &&
               starts_on_quads(input.kept, input.window.offset, 0);
@@ -397,11 +583,12 @@ void run_passes(const Device& device, Pass pass, const Input& input, float count
   params.first_index = input.first_index;
   params.identity = identity_bits(pass.op, accumulator(pass.op, pass.x));
   params.out_offset = target.offset;
-  params.count = count;
+  params.number = number;
 
   const bool by_word = whole && bytes_out;
   const std::string_view entry = by_word ? "by_word" : split.by_group ? "by_group" : "by_thread";
-  const Kernel kernel = kernel_for(device, now, entry);
+  const Kernel kernel =
+      dispatch::library_kernel(state_of(device), key_of(now, entry), [&] { return options_of(now, entry); });
   const std::array<BindingRange, 3> ranges{input.window.range, target.range, input.window.range};
   const Grid grid =
       fold_groups(split.by_group ? threads : ceil_div(by_word ? ceil_div(outputs, 4) : threads, kThreads), name);
@@ -416,7 +603,7 @@ void run_passes(const Device& device, Pass pass, const Input& input, float count
   next.kept.stride[1] = static_cast<std::int64_t>(split.splits);
   next.reduced.stride[1] = 1;
   pass.source = Source::accumulators;
-  run_passes(device, pass, next, count, out);
+  run_passes(device, pass, next, number, out);
 }
 
 /// A part of the input that one binding shows, and the reduced index of its first element.
@@ -452,7 +639,7 @@ void cut_reduced(const Piece& piece, std::span<const std::size_t> axes, std::vec
 }
 
 /// The piece as an input: as it lies, or a dense copy with the kept axes in front when it has too many strides.
-Input input_of(ReduceOp op, const Piece& piece, std::span<const std::size_t> kept_axes,
+Input input_of(Reduction op, const Piece& piece, std::span<const std::size_t> kept_axes,
                std::span<const std::size_t> axes) {
   Input input;
   input.first_index = static_cast<std::uint32_t>(piece.first_index);
@@ -478,8 +665,8 @@ Input input_of(ReduceOp op, const Piece& piece, std::span<const std::size_t> kep
 }
 
 /// Reduces into `out`: dense, of one element for each kept index.
-void reduce_into(ReduceOp op, const Tensor& x, std::span<const std::size_t> kept_axes,
-                 std::span<const std::size_t> axes, const Tensor& out, float count) {
+void reduce_into(Reduction op, const Tensor& x, std::span<const std::size_t> kept_axes,
+                 std::span<const std::size_t> axes, const Tensor& out, float number) {
   const Device& device = x.device();
   const std::optional<std::size_t> kept_axis = outermost(x, kept_axes);
   const std::optional<std::size_t> reduced_axis = outermost(x, axes);
@@ -496,7 +683,7 @@ void reduce_into(ReduceOp op, const Tensor& x, std::span<const std::size_t> kept
         (!reduced_axis || reach(kept_axis) >= reach(reduced_axis) || !fits_binding(out))) {
       const auto run = [&](std::int64_t start, std::int64_t n) {
         const Tensor results(device, out.buffer(), {n * behind}, {1}, out.offset() + start * behind, out.dtype());
-        reduce_into(op, part_of(x, *kept_axis, start, n), kept_axes, axes, results, count);
+        reduce_into(op, part_of(x, *kept_axis, start, n), kept_axes, axes, results, number);
       };
       run(0, cut);
       run(cut, length - cut);
@@ -508,12 +695,12 @@ void reduce_into(ReduceOp op, const Tensor& x, std::span<const std::size_t> kept
   const Window results = window(out, to_string(op));
   Pass pass{op, x.dtype(), out.dtype(), Source::tensor, Sink::results};
   if (pieces.size() == 1) {
-    run_passes(device, pass, input_of(op, pieces.front(), kept_axes, axes), count, results);
+    run_passes(device, pass, input_of(op, pieces.front(), kept_axes, axes), number, results);
     return;
   }
   // Accumulators of all pieces, one row a piece, then those to results.
   const auto outputs = static_cast<std::uint64_t>(out.size());
-  const std::uint64_t size = gives_index(op) ? 8 : 4;
+  const std::uint64_t size = accumulator_bytes(op);
   Device owner = device;
   const std::uint64_t all = checked_mul(checked_mul(outputs, pieces.size(), to_string(op)), size, to_string(op));
   const Buffer accumulators = owner.alloc(all);
@@ -525,7 +712,7 @@ void reduce_into(ReduceOp op, const Tensor& x, std::span<const std::size_t> kept
     const std::uint64_t aligned = begin / alignment * alignment;
     row.range = BindingRange(accumulators, aligned, begin + outputs * size - aligned);
     row.offset = static_cast<std::uint32_t>((begin - aligned) / size);
-    run_passes(device, pass, input_of(op, pieces[i], kept_axes, axes), count, row);
+    run_passes(device, pass, input_of(op, pieces[i], kept_axes, axes), number, row);
   }
   Input rows;
   rows.window.range = BindingRange(accumulators, 0, all);
@@ -535,40 +722,103 @@ void reduce_into(ReduceOp op, const Tensor& x, std::span<const std::size_t> kept
   rows.reduced.stride[1] = static_cast<std::int64_t>(outputs);
   pass.source = Source::accumulators;
   pass.sink = Sink::results;
-  run_passes(device, pass, rows, count, results);
+  run_passes(device, pass, rows, number, results);
 }
 
 /// What no elements give. Max, min and the indices have refused already.
-Scalar of_nothing(ReduceOp op) {
+Scalar of_nothing(Reduction op) {
   switch (op) {
-    case ReduceOp::prod: return 1;
-    case ReduceOp::mean: return std::nan("");
-    case ReduceOp::all: return true;
-    case ReduceOp::any: return false;
+    case Reduction::prod: return 1;
+    case Reduction::mean:
+    case Reduction::variance:
+    case Reduction::deviation: return std::nan("");
+    case Reduction::log_sum_exp: return -std::numeric_limits<double>::infinity();
+    case Reduction::all: return true;
+    case Reduction::any: return false;
     default: return 0;
   }
 }
 
 }  // namespace
+
+std::string_view to_string(Reduction r) noexcept {
+  switch (r) {
+    case Reduction::variance: return "var";
+    case Reduction::deviation: return "stddev";
+    case Reduction::count: return "norm_0";
+    case Reduction::abs_sum: return "norm_1";
+    case Reduction::abs_max: return "norm_max";
+    case Reduction::abs_min: return "norm_min";
+    case Reduction::norm_2: return "norm_2";
+    case Reduction::norm_p: return "norm_p";
+    case Reduction::log_sum_exp: return "logsumexp";
+    default: return weft::to_string(static_cast<ReduceOp>(r));
+  }
+}
+
+Tensor run_reduction(Reduction r, const Tensor& x, std::span<const std::size_t> axes, const Shape& shape, DType dtype,
+                     float number) {
+  Device device = x.device();
+  if (x.size() == 0 && element_count(shape) > 0) return full(device, shape, of_nothing(r), dtype);
+  Tensor out = device.empty(shape, dtype);
+  if (out.size() == 0) return out;
+  reduce_into(r, x, other_axes(x.rank(), axes), axes, out, number);
+  return out;
+}
+
+void visit_reduce_kernels(const Device& device, const KernelVisitor& visit) {
+  std::vector<DType> inputs{DType::f32, DType::i32, DType::u32, DType::bool_};
+  if (device.features().f16) inputs.push_back(DType::f16);
+  std::set<std::string> seen;  // accumulators are the same for several inputs
+  const auto entries = [&](Pass pass) {
+    const bool bytes_out = pass.sink == Sink::results && pass.result == DType::bool_;
+    for (const bool quads : {false, true}) {
+      pass.quads = quads;
+      // The next three are left out where run_passes can't come to them.
+      if (quads && pass.source == Source::accumulators && accumulator_bytes(pass.op) > 4) continue;
+      for (const bool two_reduced : {false, true}) {
+        pass.two_reduced = two_reduced;
+        if (two_reduced && pass.source == Source::accumulators) continue;
+        for (const std::string_view entry : {"by_thread", "by_group", "by_word"}) {
+          if ((entry == "by_word") != bytes_out) continue;
+          for (const bool splits_fast : {true, false}) {
+            pass.splits_fast = splits_fast;
+            if (!splits_fast && entry == "by_group") continue;
+            const std::string key = key_of(pass, entry);
+            if (seen.insert(key).second) visit(key, options_of(pass, entry));
+          }
+        }
+      }
+    }
+  };
+  for (int i = 0; i <= static_cast<int>(kLastReduction); ++i) {
+    const auto op = static_cast<Reduction>(i);
+    for (const DType x : inputs) {
+      const DType result =
+          op <= Reduction::argmin ? reduce_types(static_cast<ReduceOp>(op), x).result : float_result(x);
+      for (const Source source : {Source::tensor, Source::accumulators}) {
+        for (const Sink sink : {Sink::results, Sink::accumulators}) entries(Pass{op, x, result, source, sink});
+      }
+    }
+  }
+}
+
 }  // namespace ops
 
 Tensor reduce(ReduceOp op, const Tensor& x, const ReduceOptions& options) {
   const std::string_view name = to_string(op);
-  Device device = ops::common_device(name, std::array{&x});
+  ops::common_device(name, std::array{&x});
   const std::vector<std::size_t> axes = ops::normalize_axes(name, options.axes, x.shape());
   const Shape shape = ops::reduce_shape(op, x.shape(), options);
-  const DType dtype = ops::reduce_types(op, x.dtype()).result;
   std::int64_t count = 1;
   for (std::size_t axis : axes) count *= x.shape()[axis];
-  if (x.size() == 0 && element_count(shape) > 0) return full(device, shape, ops::of_nothing(op), dtype);
-  if (ops::gives_index(op) && count > std::numeric_limits<std::int32_t>::max()) {
+  const ops::Reduction reduction = ops::reduction_of(op);
+  if (ops::gives_index(reduction) && x.size() > 0 && count > std::numeric_limits<std::int32_t>::max()) {
     throw Error(ErrorCode::out_of_range, fmt::format("{}: {} elements have indices that int32 can't hold", name, count),
                 "work on slices of the tensor");
   }
-  Tensor out = device.empty(shape, dtype);
-  if (out.size() == 0) return out;
-  ops::reduce_into(op, x, ops::other_axes(x.rank(), axes), axes, out, static_cast<float>(count));
-  return out;
+  return ops::run_reduction(reduction, x, axes, shape, ops::reduce_types(op, x.dtype()).result,
+                            static_cast<float>(count));
 }
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 // Reductions. The text in front of this (reduce.cpp) defines, for one operation and one element type:
 //   Acc, the accumulator; element(i) and quad(i), which read x; lift(value, r), combine(a, b), identity(); finish(acc),
-// what `out` holds: a result, or an accumulator for the next pass; and the constants QUADS, TWO_KEPT, TWO_REDUCED,
-// SPLITS_FAST.
+// what `out` holds: a result, or an accumulator for the next pass; and the constants QUADS, TWO_REDUCED, SPLITS_FAST.
+// The text behind it defines accumulate(k, begin, end, lane, lanes), a thread's share of output k.
 //
 // Output k, split s and reduced index r: a split covers `chunk` indices; its `lanes` threads take them in turns, so that
 // neighbours read neighbours.
@@ -21,14 +21,11 @@ struct Params {
   first_index: u32,  // of r = 0 in the whole array, for argmax
   identity: u32,     // its bits: source text can't spell an infinity
   out_offset: u32,
-  count: f32,        // elements behind one output, for the mean
+  number: f32,       // elements behind one output (mean), count - ddof (variance), the order (norm)
 }
 
 fn kept_place(k: u32) -> u32 {
-  if (TWO_KEPT) {
-    return params.offset + k / params.kept_inner * params.kept_stride0 + k % params.kept_inner * params.kept_stride1;
-  }
-  return params.offset + k * params.kept_stride1;
+  return params.offset + k / params.kept_inner * params.kept_stride0 + k % params.kept_inner * params.kept_stride1;
 }
 
 fn reduced_place(r: u32) -> u32 {
@@ -36,64 +33,6 @@ fn reduced_place(r: u32) -> u32 {
     return r / params.reduced_inner * params.reduced_stride0 + r % params.reduced_inner * params.reduced_stride1;
   }
   return r * params.reduced_stride1;
-}
-
-// Four accumulators take turns, and their sums go into a total after BLOCK rounds: rounding errors of a long sum stay
-// those of two short ones.
-const BLOCK = 32u;
-
-fn accumulate(k: u32, begin: u32, end: u32, lane: u32, lanes: u32) -> Acc {
-  let base = kept_place(k);
-  var total = identity();
-  if (QUADS) {
-    let whole = end - (end - begin) % 4u;
-    let step = lanes * 4u;
-    var r = begin + lane * 4u;
-    while (r < whole) {
-      var a = identity();
-      var b = identity();
-      var c = identity();
-      var d = identity();
-      for (var i = 0u; i < BLOCK && r < whole; i++) {
-        let q = quad((base + reduced_place(r)) / 4u);
-        a = combine(a, lift(q.x, r));
-        b = combine(b, lift(q.y, r + 1u));
-        c = combine(c, lift(q.z, r + 2u));
-        d = combine(d, lift(q.w, r + 3u));
-        r += step;
-      }
-      total = combine(total, combine(combine(a, b), combine(c, d)));
-    }
-    if (lane == 0u) {
-      for (r = whole; r < end; r++) {
-        total = combine(total, lift(element(base + reduced_place(r)), r));
-      }
-    }
-  } else {
-    let step = lanes * 4u;
-    var r = begin + lane;
-    while (r + 3u * lanes < end) {
-      var a = identity();
-      var b = identity();
-      var c = identity();
-      var d = identity();
-      for (var i = 0u; i < BLOCK && r + 3u * lanes < end; i++) {
-        let r1 = r + lanes;
-        let r2 = r1 + lanes;
-        let r3 = r2 + lanes;
-        a = combine(a, lift(element(base + reduced_place(r)), r));
-        b = combine(b, lift(element(base + reduced_place(r1)), r1));
-        c = combine(c, lift(element(base + reduced_place(r2)), r2));
-        d = combine(d, lift(element(base + reduced_place(r3)), r3));
-        r += step;
-      }
-      total = combine(total, combine(combine(a, b), combine(c, d)));
-    }
-    for (; r < end; r += lanes) {
-      total = combine(total, lift(element(base + reduced_place(r)), r));
-    }
-  }
-  return total;
 }
 
 // Groups are folded at 32768 (rows.h).
