@@ -98,8 +98,7 @@ void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOpti
   p.residual = addend(options.residual);
   p.alpha = options.alpha;
   p.beta = options.beta;
-  p.activation =
-      c.dtype() == DType::u32 && options.activation == Activation::relu ? Activation::none : options.activation;
+  p.activation = c.dtype() == DType::u32 ? Activation::none : options.activation;  // relu of no sign
   run_product(device, p, kOp, tuning);
 }
 
