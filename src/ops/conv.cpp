@@ -91,7 +91,7 @@ void forward(std::string_view op, const ConvGeometry& g, const Tensor& x, const 
 /// A window of one element that meets each place once is a product of matrices: filter [k, c] with x [n, c, places], or
 /// x [places, c] with the filter turned. Nothing where it is no such, or the places don't lie evenly.
 std::optional<Tensor> as_product(const ConvGeometry& g, const Tensor& x, const Tensor& f, const ConvOptions& options) {
-  if (g.groups != 1 || options.activation != Activation::none || x.size() == 0 || f.size() == 0) return std::nullopt;
+  if (g.groups != 1 || x.size() == 0 || f.size() == 0) return std::nullopt;
   for (const WindowAxis& a : g.axes) {
     if (a.window != 1 || a.stride != 1 || a.pad_before + a.pad_after != 0) return std::nullopt;
   }
@@ -101,6 +101,7 @@ std::optional<Tensor> as_product(const ConvGeometry& g, const Tensor& x, const T
   if (height != 1 && width != 1 && xs.h != xs.w * width) return std::nullopt;
   const std::int64_t step = width == 1 ? xs.h : xs.w;
   MatmulOptions with;
+  with.activation = options.activation;
   if (g.layout == Layout::channels_first) {
     if (options.bias) with.bias = expand_dims(options.bias, 1);
     return matmul(view_of(f, {g.out_channels, g.channels}, {fs.n, fs.c}, f.offset()),

@@ -352,6 +352,24 @@ TEST_P(Conv, ActivationsAreThoseOfTheUnaryOps) {
   }
 }
 
+TEST_P(Conv, WindowsOfOneElementAreProducts) {
+  for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
+    std::mt19937 random(31);
+    const Shape shape = layout == Layout::channels_first ? Shape{3, 10, 4, 7} : Shape{3, 4, 7, 10};
+    const Strided x = testing::random_strided(test_device(), random, shape, DType::f32);
+    const Strided f = testing::random_strided(test_device(), random, {6, 10, 1, 1}, DType::f32);
+    const Strided bias = testing::random_strided(test_device(), random, {6}, DType::f32);
+    ConvOptions options{.layout = layout, .bias = bias.tensor};
+    const ConvGeometry g = ops::conv_geometry("conv", shape, {6, 10, 1, 1}, {}, 1, layout);
+    Values expected = forward_model(g, x.values, f.values);
+    add_bias(expected, layout, g.out_shape(), bias.values);
+    const Tensor plain = conv(x.tensor, f.tensor, options);
+    expect_equal(plain, g.out_shape(), expected);
+    options.activation = Activation::gelu;
+    EXPECT_EQ(conv(x.tensor, f.tensor, options).to_host<float>(), unary(UnaryOp::gelu, plain).to_host<float>());
+  }
+}
+
 TEST_P(Conv, NanShowsWhereItIsReadAndNowhereElse) {
   std::vector<float> values(2 * 3 * 6 * 6, 1.0f);
   values[36 + 2 * 6 + 3] = kNan;  // item 0, channel 1, row 2, column 3
