@@ -156,8 +156,8 @@ std::string column_of(const ConvSpec& s, std::string_view suffix, std::string_vi
               {{"$COLUMN", std::string(column)}, {"$S", std::string(suffix)}, {"$TILE_N", word(s.plan.tile_n)}});
 }
 
-/// `var sums`, an array of the named sums: what loops over results indexes. Loops, since compilers take long over the
-/// same few lines for each of up to 16 vectors.
+/// `var sums`, an array of the named sums: what loops over results indexes. Loops, of a length that no compiler knows,
+/// since compilers take long over the same few lines for each of up to 16 vectors.
 std::string sums_array(const std::vector<std::string>& names) {
   return fmt::format("  var sums = array<vec4f, {}>({});\n", names.size(), fmt::join(names, ", "));
 }
@@ -175,7 +175,7 @@ std::string block_store(const ConvSpec& s) {
     names.push_back(fmt::format("sum{}", i));
   std::string text = sums_array(names);
   text += fmt::format(
-      "  for (var i = 0u; i < {0}u; i++) {{\n    let column = tile_n * {1}u + {2};\n"
+      "  for (var i = 0u; i < {0}u + params.zero; i++) {{\n    let column = tile_n * {1}u + {2};\n"
       "    if ({3}column < params.columns) {{\n",
       plan.columns, plan.tile_n, plan.lanes_channels ? "i" : fmt::format("t + i * {}u", plan.threads),
       by_rows ? "" : "live && ");
@@ -188,8 +188,9 @@ std::string block_store(const ConvSpec& s) {
   }
 )";
   }
-  text += fmt::format("  for (var q = 0u; q < {}u; q++) {{\n    let first = row + q * 4u;\n    let b = vec4f(",
-                      plan.rows / 4);
+  text += fmt::format(
+      "  for (var q = 0u; q < {}u + params.zero; q++) {{\n    let first = row + q * 4u;\n    let b = vec4f(",
+      plan.rows / 4);
   for (std::uint32_t e = 0; e < 4; ++e) {
     text += fmt::format("{}bias_of(g * params.rows + min(first + {}u, params.rows - 1u))", e == 0 ? "" : ", ", e);
   }
@@ -433,10 +434,10 @@ std::string tile_source(const ConvSpec& s) {
   const std::uint32_t lanes_n = plan.tile_n / plan.columns;
   const std::uint32_t across_m = plan.tile_m / 4;
   const std::uint32_t across_n = plan.tile_n / 4;
-  const TileShare a{depth * across_m / threads, across_m, s.f_inner};
+  const TileShare a{depth * across_m / threads, across_m, true};
   const TileShare b{depth * across_n / threads, across_n, s.x_inner};
   // One vec4 of padding a row where neighbouring threads write along the inner axis, else they meet in one bank.
-  const std::uint32_t row_a = across_m + (s.f_inner ? 1 : 0);
+  const std::uint32_t row_a = across_m + 1;
   const std::uint32_t row_b = across_n + (s.x_inner ? 1 : 0);
 
   std::string text = head(s);
@@ -448,31 +449,21 @@ std::string tile_source(const ConvSpec& s) {
   text += entry(s);
 
   std::string load, keep, next;
-  // Rows of the filter: quad i of the tile holds rows i, i + across, ...: with threads along rows they are neighbours.
+  // Of the filter, whose inner axis is what lies side by side as a rule: quad i holds the rows i, i + across, ...
+  text += indices_of("ja", a.place(0, threads, depth));
+  next += advance_by_tile("ja", depth);
+  load +=
+      "      let ja_f = ja_0 * params.f_0 + ja_1 * params.f_1 + ja_2 * params.f_2;\n      let ja_in = ja_j < end;\n";
   for (std::uint32_t q = 0; q < a.quads; ++q) {
-    const std::string ja = a.inner ? "ja" : fmt::format("ja{}", q);
-    if (!a.inner || q == 0) {
-      text += indices_of(ja, a.place(q, threads, depth));
-      next += advance_by_tile(ja, depth);
-      load += fmt::format(
-          "      let {0}_f = {0}_0 * params.f_0 + {0}_1 * params.f_1 + {0}_2 * params.f_2;\n"
-          "      let {0}_in = {0}_j < end;\n",
-          ja);
-    }
-    if (a.inner || q == 0) {
-      for (std::uint32_t e = 0; e < 4; ++e) {
-        text += fmt::format(
-            "  let f{}_{} = params.f_offset + group * params.f_g + min(tile_m * {}u + {} + {}u, params.rows - 1u) * "
-            "params.f_m;\n",
-            q, e, plan.tile_m, a.quad(q, threads, depth), e * across_m);
-      }
-    }
     load += fmt::format("      qa{} = vec4f(", q);
     for (std::uint32_t e = 0; e < 4; ++e) {
-      load += fmt::format("{}f32(f[select(params.f_offset, f{}_{} + {}_f, {}_in)])", e == 0 ? "" : ", ",
-                          a.inner ? q : 0, e, ja, ja);
+      text += fmt::format(
+          "  let f{}_{} = params.f_offset + group * params.f_g + min(tile_m * {}u + {} + {}u, params.rows - 1u) * "
+          "params.f_m;\n",
+          q, e, plan.tile_m, a.quad(q, threads, depth), e * across_m);
+      load += fmt::format("{}f32(f[select(params.f_offset, f{}_{} + ja_f, ja_in)])", e == 0 ? "" : ", ", q, e);
     }
-    load += fmt::format(");\n      qa{0} = select(vec4f(), qa{0}, {1}_in);\n", q, ja);
+    load += fmt::format(");\n      qa{0} = select(vec4f(), qa{0}, ja_in);\n", q);
     keep += fmt::format("      tile_a[({}) * {}u + {}] = qa{};\n", a.place(q, threads, depth), row_a,
                         a.quad(q, threads, depth), q);
     text += fmt::format("  var qa{} = vec4f();\n", q);
@@ -559,14 +550,14 @@ std::string tile_source(const ConvSpec& s) {
     for (std::uint32_t r = 0; r < plan.rows; ++r) names.push_back(fmt::format("sum{}_{}", r, q));
   }
   text += sums_array(names);
-  text += fmt::format("  let g = group;\n  for (var q = 0u; q < {}u; q++) {{\n", quads_n);
+  text += fmt::format("  let g = group;\n  for (var q = 0u; q < {}u + params.zero; q++) {{\n", quads_n);
   for (std::uint32_t e = 0; e < 4; ++e) {
     text += fmt::format(
         "  let column{0} = tile_n * {1}u + lane_n + q * {2}u + {3}u;\n  let at{0} = place(start, tile_n, column{0}, "
         "part, g);\n",
         e, plan.tile_n, lanes_n, e * across_n);
   }
-  text += fmt::format(R"(  for (var r = 0u; r < {0}u; r++) {{
+  text += fmt::format(R"(  for (var r = 0u; r < {0}u + params.zero; r++) {{
     let row = tile_m * {1}u + lane_m + r % 4u * {2}u + r / 4u * {3}u;
     if (row < params.rows) {{
       let v = finish(sums[q * {0}u + r] + vec4f(bias_of(g * params.rows + row)));
@@ -629,10 +620,10 @@ fn element(start: u32, e: u32, inside: bool) -> f32 {
 std::string conv_key(const ConvSpec& s) {
   constexpr std::string_view kinds[] = {"tile", "block", "packed"};
   const ConvPlan& p = s.plan;
-  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}{}/{}", kinds[static_cast<std::size_t>(p.kind)], p.tile_m,
+  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}/{}", kinds[static_cast<std::size_t>(p.kind)], p.tile_m,
                      p.tile_n, p.threads, p.rows, p.columns, p.depth, wgsl_name(s.in), wgsl_name(s.out),
                      p.lanes_channels ? 'c' : '-', s.moves ? 'm' : '-', s.divided ? 'd' : '-', s.x_inner ? 'x' : '-',
-                     s.f_inner ? 'f' : '-', static_cast<int>(s.activation));
+                     static_cast<int>(s.activation));
 }
 
 std::string pack_key(DType in) {

@@ -150,11 +150,8 @@ std::vector<ConvSpec> conv_specs(bool cpu, const Limits& limits, bool f16) {
       case ConvKind::packed: add_dtypes(spec); break;
       case ConvKind::tile:
         for (const bool x_inner : {false, true}) {
-          for (const bool f_inner : {false, true}) {
-            spec.x_inner = x_inner;
-            spec.f_inner = f_inner;
-            add_dtypes(spec);
-          }
+          spec.x_inner = x_inner;
+          add_dtypes(spec);
         }
         break;
       case ConvKind::block:

@@ -175,7 +175,6 @@ void launch_sum(const WindowSum& s, const ConvPlan& plan, const Epilogue& epilog
     const std::int64_t column = s.step[1] * s.x_w;
     const std::int64_t inner_x = last.x + last.h * s.x_h + last.w * s.x_w;
     spec.x_inner = run_length(last.length, inner_x) > run_length(out_w, column);
-    spec.f_inner = run_length(last.length, last.f) >= run_length(s.rows, s.f_m);
   } else {
     spec.moves = last.h != 0 || last.w != 0;
   }
