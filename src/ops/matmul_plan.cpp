@@ -21,7 +21,9 @@ constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
 // Of few rows or columns each operand element is used a few times: reading wants all of a GPU at work.
 constexpr std::uint64_t kGpuSkinny = 32, kGpuSkinnyFill = 1024, kGpuSkinnyLeastPart = 256;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
-constexpr std::uint64_t kCpuVectorFill = 32, kCpuVectorLeastPart = 256;
+// A vector by a matrix whose lines are at least so long is read in so many lines at a time: each group reads a stretch
+// of every line, and the pages of more lines than these drop out of caches before the next group comes.
+constexpr std::uint64_t kCpuLongLine = 1024, kCpuLines = 32, kCpuMostParts = 4096;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kCpuLongestPart = 32768;
 
@@ -70,21 +72,14 @@ MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
 
 constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
 
-MatmulPlan vector_block_plan(std::uint32_t rows) {
+MatmulPlan vector_block_plan(bool a_transposed) {
   MatmulPlan plan;
   plan.kind = MatmulKind::vector_block;
   plan.threads = kLanes;
-  plan.rows = rows;
-  plan.tile_m = kLanes * rows;
+  plan.rows = a_transposed ? 16 : 1;  // side by side: a cache line a lane and step
+  plan.tile_m = kLanes * plan.rows;
   plan.tile_n = 1;
   return plan;
-}
-
-/// Rows side by side: the more of them a group reads at each step, the fewer times it changes to another page.
-constexpr std::uint32_t kSideBySide = 16, kManySideBySide = 128;
-
-std::uint32_t vector_rows(const MatmulProblem& p) {
-  return !p.a_transposed ? 1 : p.m >= 512 ? kManySideBySide : kSideBySide;
 }
 
 MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lanes_n) {
@@ -100,7 +95,7 @@ MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lan
 }
 
 MatmulPlan choose_cpu(const MatmulProblem& p) {
-  if (p.n == 1) return vector_block_plan(vector_rows(p));
+  if (p.n == 1) return vector_block_plan(p.a_transposed);
   const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
   // Few rows: all is in reading b, best a cache line a lane and step.
   const std::uint32_t quads = p.m <= 16 && p.n >= 128 && !p.b_transposed ? 4 : 1;
@@ -122,14 +117,15 @@ MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem&
   const bool gpu = device == DeviceClass::gpu;
   MatmulPlan plan = gpu ? choose_gpu(limits, p) : choose_cpu(p);
   const bool skinny = std::min(p.m, p.n) <= kGpuSkinny;
-  const bool large_groups = plan.kind == MatmulKind::vector_block && plan.rows > kSideBySide;
-  const std::uint64_t fill = gpu ? (skinny ? kGpuSkinnyFill : kGpuFill) : large_groups ? kCpuVectorFill : kCpuFill;
-  const std::uint64_t least_part = gpu            ? (skinny ? kGpuSkinnyLeastPart : kGpuLeastPart)
-                                   : large_groups ? kCpuVectorLeastPart
-                                                  : kCpuLeastPart;
+  const std::uint64_t fill = gpu ? (skinny ? kGpuSkinnyFill : kGpuFill) : kCpuFill;
+  const std::uint64_t least_part = gpu ? (skinny ? kGpuSkinnyLeastPart : kGpuLeastPart) : kCpuLeastPart;
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < fill && p.k >= 2 * least_part) {
     plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
+  }
+  if (plan.kind == MatmulKind::vector_block && p.a_transposed && p.batch == 1 && p.m >= kCpuLongLine &&
+      p.k >= 2 * kCpuLines) {
+    plan.splits = static_cast<std::uint32_t>(std::min(p.k / kCpuLines, kCpuMostParts));
   }
   if (!gpu && p.k > kCpuLongestPart) {
     plan.splits = std::max(plan.splits, static_cast<std::uint32_t>(ceil_div(p.k, kCpuLongestPart)));
@@ -156,10 +152,8 @@ std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DTyp
   } else {
     for (const auto& [rows, quads] : {std::pair{8u, 1u}, {8u, 4u}, {4u, 1u}, {4u, 4u}})
       plans.push_back(block_plan(rows, quads, 8));
-    plans.push_back(vector_block_plan(1));
-    if (dtype != DType::u32) {
-      for (std::uint32_t rows : {kSideBySide, kManySideBySide}) plans.push_back(vector_block_plan(rows));
-    }
+    plans.push_back(vector_block_plan(false));
+    if (dtype != DType::u32) plans.push_back(vector_block_plan(true));
   }
   return plans;
 }
