@@ -153,6 +153,8 @@ class Device {
   /// What this device has; at most what the adapter has.
   const Limits& limits() const noexcept;
   const Features& features() const noexcept;
+  /// The longest wait of a call that has no deadline of its own.
+  std::chrono::nanoseconds wait_timeout() const noexcept;
   bool lost() const noexcept;
   /// Ends the device now: everything that waits on it, and every later call, fails with Error{device_lost}; handles
   /// stay safe to drop, and the memory goes with the last of them.

@@ -154,6 +154,9 @@ const Limits& Device::limits() const noexcept {
 const Features& Device::features() const noexcept {
   return state_->gpu.features();
 }
+std::chrono::nanoseconds Device::wait_timeout() const noexcept {
+  return state_->options.wait_timeout;
+}
 bool Device::lost() const noexcept {
   return state_->gpu.lost();
 }

@@ -1,0 +1,74 @@
+// Products of matrices.
+#include <fmt/format.h>
+
+#include "weft_python.h"
+
+namespace weft::python {
+
+Activation to_activation(nb::handle name) {
+  if (name.is_none()) return Activation::none;
+  const auto text = nb::cast<std::string>(nb::str(name));
+  if (text == "relu") return Activation::relu;
+  if (text == "gelu") return Activation::gelu;
+  if (text == "gelu_tanh") return Activation::gelu_tanh;
+  if (text == "silu") return Activation::silu;
+  throw Error(ErrorCode::invalid_argument, fmt::format("activation is '{}'", text),
+              "use 'relu', 'gelu', 'gelu_tanh', 'silu' or None");
+}
+
+void bind_products(nb::module_& m) {
+  m.def(
+      "matmul",
+      [](ArrayLike x1, ArrayLike x2, OptionalArray bias, nb::handle activation, OptionalArray residual,
+         DTypeLike dtype) {
+        const Tensor a = to_tensor(x1);
+        const Tensor b = to_tensor(x2);
+        const MatmulOptions options{.bias = to_tensor(bias),
+                                    .activation = to_activation(activation),
+                                    .residual = to_tensor(residual),
+                                    .dtype = to_optional_dtype(dtype)};
+        return record([&] { return matmul(a, b, options); });
+      },
+      nb::arg("x1"), nb::arg("x2"), nb::kw_only(), nb::arg("bias") = nb::none(), nb::arg("activation") = nb::none(),
+      nb::arg("residual") = nb::none(), nb::arg("dtype") = nb::none(),
+      "activation(x1 @ x2 + bias) + residual, in one kernel; numpy.matmul with none of them.\n\n"
+      "activation: None, 'relu', 'gelu', 'gelu_tanh' or 'silu'. dtype: float32 keeps the sums of float16 operands.");
+  m.def(
+      "gemm",
+      [](ArrayLike x1, ArrayLike x2, OptionalArray x3, double alpha, double beta, bool transpose_a, bool transpose_b) {
+        const Tensor a = to_tensor(x1);
+        const Tensor b = to_tensor(x2);
+        const Tensor c = to_tensor(x3);
+        if (a.rank() < 2 || b.rank() < 2) {
+          throw Error(ErrorCode::invalid_argument,
+                      fmt::format("gemm: arrays of shapes {} and {}", to_string(a.shape()), to_string(b.shape())),
+                      "give at least 2 axes each");
+        }
+        return record([&] {
+          const auto batch = [](const Tensor& t) { return Shape(std::span(t.shape().begin(), t.rank() - 2)); };
+          Shape shape = broadcast_shapes(batch(a), batch(b));
+          shape.push_back(a.shape()[a.rank() - (transpose_a ? 1 : 2)]);
+          shape.push_back(b.shape()[b.rank() - (transpose_b ? 2 : 1)]);
+          Device device = a.device();
+          Tensor out = device.empty(shape, a.dtype());
+          GemmOptions options{.alpha = alpha, .beta = 0, .transpose_a = transpose_a, .transpose_b = transpose_b};
+          if (c && beta != 0) options.residual = beta == 1 ? c : binary(BinaryOp::multiply, c, Scalar(beta));
+          gemm_into(out, a, b, options);
+          return out;
+        });
+      },
+      nb::arg("a"), nb::arg("b"), nb::arg("c") = nb::none(), nb::kw_only(), nb::arg("alpha") = 1.0,
+      nb::arg("beta") = 1.0, nb::arg("transpose_a") = false, nb::arg("transpose_b") = false,
+      "alpha op(a) @ op(b) + beta c, over the last two axes; c broadcasts.");
+  m.def(
+      "matmul_int8",
+      [](ArrayLike x1, ArrayLike x2, bool a_signed, bool b_signed) {
+        const Tensor a = to_tensor(x1);
+        const Tensor b = to_tensor(x2);
+        return record([&] { return matmul_int8(a, b, {.a_signed = a_signed, .b_signed = b_signed}); });
+      },
+      nb::arg("a"), nb::arg("b"), nb::kw_only(), nb::arg("a_signed") = true, nb::arg("b_signed") = true,
+      "a @ b^T of 8-bit integers, four to a uint32 word along the last axis, with exact int32 sums.");
+}
+
+}  // namespace weft::python

@@ -1,0 +1,97 @@
+// Views, and functions that move elements.
+#include "weft_python.h"
+
+namespace weft::python {
+namespace {
+
+std::vector<Tensor> tensors(nb::handle parts) {
+  std::vector<Tensor> out;
+  for (const nb::handle part : nb::borrow<nb::iterable>(parts)) out.push_back(to_tensor(ArrayLike{part}));
+  return out;
+}
+
+}  // namespace
+
+void bind_views(nb::module_& m) {
+  m.def(
+      "reshape",
+      [](ArrayLike x, ShapeLike shape_given) {
+        const Tensor t = to_tensor(x);
+        const Shape shape = to_shape(shape_given);
+        return record([&] { return reshape(t, shape); });
+      },
+      nb::arg("x"), nb::arg("shape"), "One length may be -1. A view where the strides allow it.");
+  m.def(
+      "permute_dims",
+      [](ArrayLike x, AxesLike axes_given) {
+        const Tensor t = to_tensor(x);
+        const auto axes = to_axes(axes_given);
+        if (axes && axes->empty() && t.rank() != 0) {
+          throw Error(ErrorCode::invalid_argument, "permute_dims: no axes given", "name each axis once");
+        }
+        return record([&] { return transpose(t, axes.value_or(std::vector<std::int64_t>{})); });
+      },
+      nb::arg("x"), nb::arg("axes") = nb::none(), "Axes in the order given; None: reversed. A view.");
+  m.def(
+      "broadcast_to",
+      [](ArrayLike x, ShapeLike shape_given) {
+        const Tensor t = to_tensor(x);
+        const Shape shape = to_shape(shape_given);
+        return record([&] { return broadcast_to(t, shape); });
+      },
+      nb::arg("x"), nb::arg("shape"), "A view.");
+  m.def(
+      "expand_dims",
+      [](ArrayLike x, std::int64_t axis) {
+        const Tensor t = to_tensor(x);
+        return record([&] { return expand_dims(t, axis); });
+      },
+      nb::arg("x"), nb::arg("axis") = 0, "A new axis of length 1 at this place. A view.");
+  m.def("_slice", [](ArrayLike x, std::int64_t axis, std::optional<std::int64_t> start,
+                     std::optional<std::int64_t> stop, std::int64_t step) {
+    const Tensor t = to_tensor(x);
+    return record([&] { return slice(t, axis, start, stop, step); });
+  });
+  m.def(
+      "concat",
+      [](nb::handle arrays, AxesLike axis) {
+        std::vector<Tensor> parts = tensors(arrays);
+        const auto at = to_axes(axis);
+        return record([&] {
+          if (!at) {
+            for (Tensor& p : parts) p = reshape(p, {-1});
+          }
+          return concat(parts, at ? at->at(0) : 0);
+        });
+      },
+      nb::arg("arrays"), nb::arg("axis") = 0,
+      nb::sig("def concat(arrays: collections.abc.Iterable[weft._types.ArrayLike], axis: int | None = 0) -> Array"),
+      "Joined along an axis that is there; None: all flattened first.");
+  m.def(
+      "stack",
+      [](nb::handle arrays, std::int64_t axis) {
+        std::vector<Tensor> parts = tensors(arrays);
+        return record([&] {
+          for (Tensor& p : parts) p = expand_dims(p, axis);
+          return concat(parts, axis);
+        });
+      },
+      nb::arg("arrays"), nb::arg("axis") = 0,
+      nb::sig("def stack(arrays: collections.abc.Iterable[weft._types.ArrayLike], axis: int = 0) -> Array"),
+      "Joined along a new axis.");
+  m.def(
+      "take",
+      [](ArrayLike x, ArrayLike indices_given, std::optional<std::int64_t> axis) {
+        const Tensor t = to_tensor(x);
+        const Tensor indices = to_tensor(indices_given);
+        return record([&] { return take(t, indices, axis); });
+      },
+      nb::arg("x"), nb::arg("indices"), nb::arg("axis") = nb::none(),
+      "numpy.take; an index out of range is an IndexError.");
+  m.def("_contiguous", [](ArrayLike x) {
+    const Tensor t = to_tensor(x);
+    return record([&] { return contiguous(t); });
+  });
+}
+
+}  // namespace weft::python

@@ -1,0 +1,196 @@
+// Python objects to the library's types and back.
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "weft_python.h"
+
+namespace weft::python {
+namespace {
+
+constexpr std::array kDTypes{DType::bool_, DType::i32, DType::u32, DType::f16, DType::f32};
+
+/// numpy's dtype objects, which are the same ones in the whole process.
+nb::object& cached_dtype(DType dtype) {
+  static std::array<nb::object, kDTypes.size()>* cache = [] {
+    auto* made = new std::array<nb::object, kDTypes.size()>;  // never dropped: the interpreter may be gone by then
+    const nb::object type = nb::module_::import_("numpy").attr("dtype");
+    for (const DType t : kDTypes) (*made)[static_cast<std::size_t>(t)] = type(std::string(to_string(t)).c_str());
+    return made;
+  }();
+  return (*cache)[static_cast<std::size_t>(dtype)];
+}
+
+std::optional<DType> known_dtype(nb::handle h) {
+  for (const DType t : kDTypes) {
+    if (h.is(cached_dtype(t))) return t;
+  }
+  return std::nullopt;
+}
+
+std::int64_t to_integer(nb::handle h, const char* what) {
+  if (PyBool_Check(h.ptr()) || !PyIndex_Check(h.ptr())) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is {}, not an integer", what, nb::cast<std::string>(nb::repr(h))), "give an integer");
+  }
+  const auto value = PyNumber_AsSsize_t(h.ptr(), PyExc_OverflowError);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return value;
+}
+
+bool number(nb::handle h, std::optional<Scalar>& out) {
+  PyObject* const p = h.ptr();
+  if (PyBool_Check(p)) {
+    out.emplace(p == Py_True);
+    return true;
+  }
+  if (PyLong_Check(p)) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(p, &overflow);
+    if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (overflow != 0) {
+      throw Error(ErrorCode::out_of_range,
+                  fmt::format("the number {} does not fit 64 bits", nb::cast<std::string>(nb::repr(h))),
+                  "use a smaller number, or a float");
+    }
+    out.emplace(std::int64_t{value});
+    return true;
+  }
+  if (PyFloat_Check(p)) {
+    out.emplace(PyFloat_AsDouble(p));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+nb::object python_function(const char* module, const char* name) {
+  static auto* found = new std::map<std::pair<std::string, std::string>, nb::object>;
+  nb::object& entry = (*found)[{module, name}];
+  if (!entry.is_valid()) entry = nb::module_::import_(module).attr(name);
+  return entry;
+}
+
+nb::object numpy_dtype(DType dtype) {
+  return cached_dtype(dtype);
+}
+
+bool is_array(nb::handle h) noexcept {
+  return nb::isinstance<Array>(h);
+}
+
+const Tensor& array_tensor(nb::handle h) {
+  return nb::inst_ptr<Array>(h)->get();
+}
+
+Tensor to_tensor(ArrayLike a) {
+  if (is_array(a.given)) return array_tensor(a.given);
+  check_process();
+  const nb::object made = python_function("weft._convert", "asarray")(a.given);
+  return array_tensor(made);
+}
+
+Tensor to_tensor(OptionalArray a) {
+  return a.given.is_none() ? Tensor() : to_tensor(ArrayLike{a.given});
+}
+
+std::optional<Operand> try_operand(nb::handle h) {
+  if (is_array(h)) return Operand(array_tensor(h));
+  std::optional<Scalar> scalar;
+  if (number(h, scalar)) return Operand(*scalar);
+  const nb::object made = python_function("weft._convert", "operand")(h);
+  if (is_array(made)) return Operand(array_tensor(made));
+  if (number(made, scalar)) return Operand(*scalar);
+  return std::nullopt;
+}
+
+Operand to_operand(OperandLike a) {
+  if (auto operand = try_operand(a.given)) return *operand;
+  return to_tensor(ArrayLike{a.given});  // says what it is
+}
+
+Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DType> beside) {
+  if (const Tensor* t = std::get_if<Tensor>(&operand)) return *t;
+  const Scalar& s = std::get<Scalar>(operand);
+  DType dtype = DType::f32;
+  if (std::holds_alternative<bool>(s.value)) {
+    dtype = beside.value_or(DType::bool_);
+  } else if (std::holds_alternative<std::int64_t>(s.value)) {
+    dtype = beside && *beside != DType::bool_ ? *beside : DType::i32;
+  } else if (beside && is_float(*beside)) {
+    dtype = *beside;
+  }
+  return full(device, {}, s, dtype);
+}
+
+Scalar to_scalar(NumberLike n) {
+  std::optional<Scalar> scalar;
+  if (number(n.given, scalar)) return *scalar;
+  // numpy's scalars and 0-d arrays.
+  const nb::object made = python_function("weft._convert", "number")(n.given);
+  if (!number(made, scalar)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} is no number", nb::cast<std::string>(nb::repr(n.given))),
+                "give a bool, int or float");
+  }
+  return *scalar;
+}
+
+DType to_dtype(DTypeLike d) {
+  if (const auto known = known_dtype(d.given)) return *known;
+  const nb::object made = python_function("weft._convert", "dtype")(d.given);
+  return known_dtype(made).value();
+}
+
+std::optional<DType> to_optional_dtype(DTypeLike d) {
+  if (d.given.is_none()) return std::nullopt;
+  return to_dtype(d);
+}
+
+std::vector<std::int64_t> to_integers(nb::handle h, const char* what) {
+  std::vector<std::int64_t> out;
+  if (PyLong_Check(h.ptr())) {
+    out.push_back(to_integer(h, what));
+    return out;
+  }
+  if (nb::isinstance<nb::str>(h) || PySequence_Check(h.ptr()) == 0) {
+    out.push_back(to_integer(h, what));  // numpy's integers; all else is refused there
+    return out;
+  }
+  for (const nb::handle item : nb::borrow<nb::sequence>(h)) out.push_back(to_integer(item, what));
+  return out;
+}
+
+std::optional<std::vector<std::int64_t>> to_axes(AxesLike a) {
+  if (a.given.is_none()) return std::nullopt;
+  return to_integers(a.given, "axis");
+}
+
+Shape to_shape(ShapeLike s) {
+  return Shape(std::span<const std::int64_t>(to_integers(s.given, "a length of the shape")));
+}
+
+nb::tuple to_tuple(const Shape& shape) {
+  nb::object out = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.rank())));
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    PyTuple_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+  }
+  return nb::borrow<nb::tuple>(out);
+}
+
+nb::object to_numpy(const Tensor& tensor, Timeout timeout) {
+  static nb::object* empty = new nb::object(nb::module_::import_("numpy").attr("empty"));
+  nb::object out = (*empty)(to_tuple(tensor.shape()), numpy_dtype(tensor.dtype()));
+  Py_buffer view;
+  if (PyObject_GetBuffer(out.ptr(), &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+  struct Close {
+    Py_buffer* view;
+    ~Close() { PyBuffer_Release(view); }
+  } const close{&view};
+  read_interruptibly(tensor, {static_cast<std::byte*>(view.buf), tensor.nbytes()}, timeout);
+  return out;
+}
+
+}  // namespace weft::python

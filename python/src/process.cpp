@@ -1,0 +1,112 @@
+// What the module must mind about its process: forks and the interpreter's end.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "weft_python.h"
+
+namespace weft::python {
+namespace {
+
+std::atomic<bool> used{false};
+std::atomic<bool> is_forked{false};
+std::atomic<bool> ending{false};
+const std::thread::id main_thread = std::this_thread::get_id();
+
+std::mutex default_mutex;  // never taken with the interpreter's lock held
+Held<Device>* default_held = nullptr;
+
+/// Drivers join their threads at the process' end, and a forked child has none of them: it would wait for ever. So a
+/// child ends before they get there.
+void after_fork() {
+  if (!used) return;
+  is_forked = true;
+#ifdef __GLIBC__
+  on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        _exit(status);
+      },
+      nullptr);
+#endif
+}
+
+void at_exit() {
+  ending = true;
+  if (forked()) return;
+  const ReleaseGil released;
+  const std::lock_guard lock(default_mutex);
+  if (default_held == nullptr) return;
+  // Work in flight ends before the driver's libraries are taken down under it. What doesn't end in time is left.
+  try {
+    Device device = default_held->peek();
+    if (!device.lost()) device.synchronize({.deadline = std::chrono::seconds(5)});
+  } catch (const std::exception&) {
+  }
+  delete default_held;
+  default_held = nullptr;
+}
+
+}  // namespace
+
+bool forked() noexcept {
+  return is_forked.load(std::memory_order_relaxed);
+}
+
+void note_use() noexcept {
+  used = true;
+}
+
+void check_process() {
+  if (forked()) [[unlikely]] {
+    throw Error(ErrorCode::unsupported,
+                "this process was forked from one that had a weft device open, and devices do not survive a fork",
+                "start it with multiprocessing's method 'spawn', or use weft for the first time after the fork");
+  }
+}
+
+ReleaseGil::~ReleaseGil() {
+  if (ending.load(std::memory_order_relaxed) && std::this_thread::get_id() != main_thread) [[unlikely]] {
+    for (;;) pause();
+  }
+  PyEval_RestoreThread(saved_);
+}
+
+Device default_device() {
+  check_process();
+  const ReleaseGil released;
+  const std::lock_guard lock(default_mutex);
+  if (default_held == nullptr) {
+    note_use();
+    default_held = new Held<Device>(Device::open());
+  }
+  return default_held->peek();
+}
+
+void set_default_device(const Device& device) {
+  const ReleaseGil released;
+  auto* fresh = new Held<Device>(device);
+  const std::lock_guard lock(default_mutex);
+  delete default_held;
+  default_held = fresh;
+}
+
+Device device_or_default(nb::handle device) {
+  if (device.is_none()) return default_device();
+  if (!nb::isinstance<PyDevice>(device)) {
+    throw Error(ErrorCode::invalid_argument, "device is neither a weft.Device nor None", "pass weft.Device.open()");
+  }
+  return nb::inst_ptr<PyDevice>(device)->get();
+}
+
+void bind_process(nb::module_& m) {
+  pthread_atfork(nullptr, nullptr, &after_fork);
+  m.def("_at_exit", &at_exit);
+}
+
+}  // namespace weft::python

@@ -1,0 +1,224 @@
+// What the files of the Python module share: the two classes that Python sees, how arguments become tensors, and how
+// the interpreter's lock is let go.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "weft/weft.h"
+
+namespace weft::python {
+
+namespace nb = nanobind;
+
+// -- the process (process.cpp)
+// ------------------------------------------------------------------------------------------
+
+/// Throws when this process was forked from one that had used a device: the child has none of the driver's threads, so
+/// a call into it could wait for ever.
+void check_process();
+/// True in such a child: handles are then leaked, never dropped.
+bool forked() noexcept;
+/// From now on a fork makes its child one of those.
+void note_use() noexcept;
+
+/// The interpreter's lock, let go while this lives. At the interpreter's end a thread other than the main one never
+/// comes back out of it: taking the lock would end the thread in the middle of C++ frames.
+class ReleaseGil {
+ public:
+  ReleaseGil() noexcept : saved_(PyEval_SaveThread()) {}
+  ~ReleaseGil();
+  ReleaseGil(const ReleaseGil&) = delete;
+  ReleaseGil& operator=(const ReleaseGil&) = delete;
+
+ private:
+  PyThreadState* saved_;
+};
+
+// -- classes
+// ------------------------------------------------------------------------------------------------------------
+
+/// A handle that a forked child leaks.
+template <class T>
+class Held {
+ public:
+  explicit Held(T value) : value_(std::move(value)) {}
+  Held(Held&& other) noexcept : value_(std::move(other.value_)) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  Held& operator=(Held&&) = delete;
+  ~Held() {
+    if (forked()) new T(std::move(value_));  // on purpose
+  }
+
+  const T& get() const {
+    check_process();
+    return value_;
+  }
+  /// For what needs no device: shapes, names.
+  const T& peek() const noexcept { return value_; }
+
+ private:
+  T value_;
+};
+
+/// weft.Device
+struct PyDevice : Held<Device> {
+  using Held::Held;
+};
+/// weft.Array
+struct Array : Held<Tensor> {
+  using Held::Held;
+};
+
+/// Calls `f` without the interpreter's lock and makes an Array of the tensor it gives.
+template <class F>
+Array record(F&& f) {
+  const ReleaseGil released;
+  return Array(f());
+}
+
+/// The device that arrays go to when none is named; opened at the first call.
+Device default_device();
+void set_default_device(const Device& device);
+/// None means the default.
+Device device_or_default(nb::handle device);
+
+// -- waiting (wait.cpp)
+// ------------------------------------------------------------------------------------------------
+
+/// Seconds; none means the device's own.
+using Timeout = std::optional<double>;
+
+/// The elements in row-major order. Waits in slices, so that Ctrl-C ends it.
+void read_interruptibly(const Tensor& tensor, std::span<std::byte> out, Timeout timeout);
+void synchronize_interruptibly(Device device, Timeout timeout);
+
+// -- arguments (convert.cpp)
+// ------------------------------------------------------------------------------------------
+
+/// An argument that asarray takes: an Array, or anything that numpy makes an array of. Converted where it is used, so
+/// that errors come out as such.
+struct ArrayLike {
+  nb::handle given;
+};
+/// The same, or a number.
+struct OperandLike {
+  nb::handle given;
+};
+/// An ArrayLike or None.
+struct OptionalArray {
+  nb::handle given;
+};
+struct NumberLike {
+  nb::handle given;
+};
+struct DTypeLike {
+  nb::handle given;
+};
+/// An axis, several, or None.
+struct AxesLike {
+  nb::handle given;
+};
+/// A length, or several.
+struct ShapeLike {
+  nb::handle given;
+};
+/// A device, or None.
+struct DeviceLike {
+  nb::handle given;
+};
+
+using Operand = std::variant<Tensor, Scalar>;
+
+bool is_array(nb::handle h) noexcept;
+const Tensor& array_tensor(nb::handle h);
+Tensor to_tensor(ArrayLike a);
+/// An empty handle for None.
+Tensor to_tensor(OptionalArray a);
+/// Nothing for what is neither array nor number.
+std::optional<Operand> try_operand(nb::handle h);
+Operand to_operand(OperandLike a);
+Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DType> beside);
+Scalar to_scalar(NumberLike n);
+DType to_dtype(DTypeLike d);
+std::optional<DType> to_optional_dtype(DTypeLike d);
+std::optional<std::vector<std::int64_t>> to_axes(AxesLike a);
+Shape to_shape(ShapeLike s);
+std::vector<std::int64_t> to_integers(nb::handle h, const char* what);
+
+/// numpy's object of this dtype.
+nb::object numpy_dtype(DType dtype);
+/// The function of a Python file of ours: ("weft._convert", "asarray"). Looked up once.
+nb::object python_function(const char* module, const char* name);
+nb::tuple to_tuple(const Shape& shape);
+/// A new numpy array with the tensor's elements.
+nb::object to_numpy(const Tensor& tensor, Timeout timeout);
+
+/// The error types of weft._errors for weft::Error.
+void bind_errors();
+
+void bind_process(nb::module_& m);
+void bind_device(nb::module_& m);
+void bind_array(nb::module_& m);
+void bind_elementwise(nb::module_& m);
+void bind_make(nb::module_& m);
+void bind_views(nb::module_& m);
+void bind_reduce(nb::module_& m);
+void bind_products(nb::module_& m);
+void bind_indexing(nb::module_& m);
+void bind_nn(nb::module_& m);
+void bind_ordering(nb::module_& m);
+void bind_random(nb::module_& m);
+void bind_fft(nb::module_& m);
+void bind_statistics(nb::module_& m);
+
+/// None, "relu", "gelu", "gelu_tanh" or "silu".
+Activation to_activation(nb::handle name);
+
+}  // namespace weft::python
+
+namespace nanobind::detail {
+
+#define WEFT_LATE_CASTER(Type, Name)                                             \
+  template <>                                                                    \
+  struct type_caster<Type> {                                                     \
+    NB_TYPE_CASTER(Type, const_name(Name))                                       \
+    bool from_python(handle src, std::uint8_t, cleanup_list*) noexcept {         \
+      value.given = src;                                                         \
+      return true;                                                               \
+    }                                                                            \
+    static handle from_cpp(const Type& src, rv_policy, cleanup_list*) noexcept { \
+      return src.given.inc_ref();                                                \
+    }                                                                            \
+  }
+/// None goes through too.
+#define WEFT_LATE_CASTER_OR_NONE(Type, Name)         \
+  template <>                                        \
+  struct has_arg_defaults<Type> : std::true_type {}; \
+  WEFT_LATE_CASTER(Type, Name)
+
+WEFT_LATE_CASTER(weft::python::ArrayLike, "weft._types.ArrayLike");
+WEFT_LATE_CASTER(weft::python::OperandLike, "weft._types.ArrayLike");
+WEFT_LATE_CASTER(weft::python::NumberLike, "bool | int | float");
+WEFT_LATE_CASTER(weft::python::ShapeLike, "int | collections.abc.Sequence[int]");
+WEFT_LATE_CASTER_OR_NONE(weft::python::OptionalArray, "weft._types.ArrayLike");
+WEFT_LATE_CASTER_OR_NONE(weft::python::DTypeLike, "weft._types.DTypeLike");
+WEFT_LATE_CASTER_OR_NONE(weft::python::AxesLike, "int | collections.abc.Sequence[int]");
+WEFT_LATE_CASTER_OR_NONE(weft::python::DeviceLike, "Device");
+
+#undef WEFT_LATE_CASTER_OR_NONE
+#undef WEFT_LATE_CASTER
+
+}  // namespace nanobind::detail

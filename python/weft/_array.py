@@ -1,0 +1,200 @@
+"""Methods of weft.Array that need no C++ of their own."""
+
+from __future__ import annotations
+
+import numpy
+import numpy as np
+
+from weft import _convert, _functions, _weft
+from weft._errors import InvalidArgument
+from weft._weft import Array, Device
+
+_EDGE = 3  # elements that repr shows at each end of a long axis
+
+
+def __array__(self, dtype=None, copy=None) -> numpy.ndarray:
+    if copy is False:
+        raise ValueError(
+            "weft: an array's memory is the device's, and copy=False asks for none to be made. Fix: leave copy out."
+        )
+    values = self.numpy()
+    return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def __array_namespace__(self, *, api_version: str | None = None):
+    import weft
+
+    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
+        raise InvalidArgument(f"there is no version {api_version!r} of the array API here", "use '2024.12'")
+    return weft
+
+
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    """The elements in host memory, in a copy. DLPack's own type for WebGPU names memory that no other library here
+    takes."""
+    if stream is not None:
+        raise ValueError("weft: __dlpack__ to the host takes no stream. Fix: leave stream out.")
+    if dl_device is not None and tuple(dl_device) != (1, 0):
+        raise BufferError(f"weft: __dlpack__ exports to the CPU, (1, 0), not to {tuple(dl_device)}. Fix: leave it out.")
+    if copy is False:
+        raise BufferError("weft: __dlpack__ copies from the device. Fix: leave copy=False out.")
+    values = self.numpy()
+    return values.__dlpack__() if max_version is None else values.__dlpack__(max_version=max_version)
+
+
+def __dlpack_device__(self) -> tuple[int, int]:
+    return (1, 0)  # kDLCPU
+
+
+def _one(self, kind: str):
+    if self.size != 1:
+        raise InvalidArgument(
+            f"{kind} of an array of {self.size} elements {self.shape}",
+            "use .any() or .all()" if kind == "bool()" else "take one element first",
+        )
+    return self.numpy().reshape(()).item()
+
+
+def item(self):
+    """The one element as a Python number."""
+    return _one(self, "item()")
+
+
+def __bool__(self) -> bool:
+    return bool(_one(self, "bool()"))
+
+
+def __int__(self) -> int:
+    return int(_one(self, "int()"))
+
+
+def __float__(self) -> float:
+    return float(_one(self, "float()"))
+
+
+def __complex__(self) -> complex:
+    return complex(_one(self, "complex()"))
+
+
+def __index__(self) -> int:
+    if self.ndim != 0 or self.dtype.kind not in "iu":
+        raise TypeError(
+            f"weft: only integer arrays of no axes stand for an index, not {self.dtype} of shape {self.shape}. "
+            "Fix: use int(x)."
+        )
+    return int(self.numpy())
+
+
+def __iter__(self):
+    if self.ndim == 0:
+        raise TypeError("weft: iteration over an array of no axes. Fix: use x.item().")
+    return (self[i] for i in range(self.shape[0]))
+
+
+def __contains__(self, value) -> bool:
+    return bool((self == value).any())
+
+
+def __setitem__(self, key, value):
+    raise TypeError(
+        "weft: arrays never change, so x[...] = value is not there. "
+        "Fix: make a new one, with weft.where(mask, value, x) or weft.concat."
+    )
+
+
+def tolist(self) -> list:
+    return self.numpy().tolist()
+
+
+def _shown(self) -> tuple[np.ndarray, bool]:
+    """What repr prints; of a large array only the ends of each axis are read."""
+    if self.size <= np.get_printoptions()["threshold"]:
+        return self.numpy(), False
+    x = self
+    for axis in range(x.ndim):
+        n = x.shape[axis]
+        if n > 2 * _EDGE + 1:
+            # One more than is shown, so that numpy prints the dots.
+            head = _weft._slice(x, axis, 0, _EDGE + 1, 1)
+            x = _weft.concat([head, _weft._slice(x, axis, n - _EDGE, n, 1)], axis)
+    return x.numpy(), True
+
+
+def _text(self, prefix: str) -> str:
+    values, cut = _shown(self)
+    options = {"threshold": 0, "edgeitems": _EDGE} if cut else {}
+    return np.array2string(values, separator=", ", prefix=prefix, **options)
+
+
+def __repr__(self) -> str:
+    prefix = "weft.Array("
+    if self.size == 0:
+        return f"{prefix}[], shape={self.shape}, dtype={self.dtype})"
+    return f"{prefix}{_text(self, prefix)}, dtype={self.dtype})"
+
+
+def __str__(self) -> str:
+    return str(self.numpy()) if self.size <= np.get_printoptions()["threshold"] else _text(self, "")
+
+
+def astype(self, dtype, copy: bool = True) -> Array:
+    """Another dtype, as numpy casts: towards zero and, unlike numpy, to the nearest end when out of range."""
+    return _functions.astype(self, dtype, copy=copy)
+
+
+def to_device(self, device: Device, /, *, stream=None) -> Array:
+    return _convert.asarray(self, device=device)
+
+
+def reshape(self, *shape, copy: bool | None = None) -> Array:
+    return _functions.reshape(self, shape[0] if len(shape) == 1 else shape, copy=copy)
+
+
+def transpose(self, *axes) -> Array:
+    if not axes or axes == (None,):
+        return self.T
+    return _weft.permute_dims(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+
+def flatten(self) -> Array:
+    return _weft.reshape(self, (-1,))
+
+
+def copy(self) -> Array:
+    return _convert.duplicate(self)
+
+
+def squeeze(self, axis=None) -> Array:
+    return _functions.squeeze(self, axis)
+
+
+def _reduction(name: str):
+    function = getattr(_weft, name)
+
+    def method(self, axis=None, keepdims: bool = False) -> Array:
+        return function(self, axis, keepdims)
+
+    method.__name__ = name
+    return method
+
+
+def _add(name: str, f) -> None:
+    # As if written in the class: the stubs put it there.
+    f.__module__, f.__qualname__ = Array.__module__, f"Array.{name}"
+    setattr(Array, name, f)
+
+
+def _attach() -> None:
+    for f in (
+        __array__, __array_namespace__, __dlpack__, __dlpack_device__, __bool__, __int__, __float__, __complex__,
+        __index__, __iter__, __contains__, __setitem__, __repr__, __str__, item, tolist, astype, to_device, reshape,
+        transpose, flatten, copy, squeeze,
+    ):  # fmt: skip
+        _add(f.__name__, f)
+    for name in ("sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin"):
+        _add(name, _reduction(name))
+    # numpy leaves operators between its arrays and ours to ours.
+    Array.__array_priority__ = 1000
+
+
+_attach()

@@ -1,0 +1,433 @@
+"""Functions made of others, under the names of the array API standard."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from weft import _convert, _weft
+from weft._errors import InvalidArgument, OutOfRange
+from weft._weft import Array, Device
+
+_asarray = _convert.asarray
+
+
+def _axis(name: str, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise OutOfRange(
+            f"{name}: axis {axis} is out of range for an array of {rank} axes",
+            f"use an axis from {-rank} to {rank - 1}" if rank else "leave axis out",
+        )
+    return axis % rank
+
+
+def astype(x, dtype, /, *, copy: bool = True, device: Device | None = None) -> Array:
+    """numpy's astype: floats to integers towards zero; NaN gives 0, and what is out of range the nearest end."""
+    x = _asarray(x, device=device)
+    if _convert.dtype(dtype) == x.dtype:
+        return _convert.duplicate(x) if copy else x
+    return _weft._astype(x, dtype)
+
+
+def reshape(x, shape, *, copy: bool | None = None) -> Array:
+    """One length may be -1. A view where the strides allow it; copy=True always copies."""
+    out = _weft.reshape(x, shape)
+    return _convert.duplicate(out) if copy else out
+
+
+def squeeze(x, axis: int | tuple[int, ...] | None = None) -> Array:
+    """Without axes of length 1: those named, else all. A view."""
+    x = _asarray(x)
+    if axis is None:
+        axes = {k for k, n in enumerate(x.shape) if n == 1}
+    else:
+        axes = {_axis("squeeze", a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)}
+    for k in axes:
+        if x.shape[k] != 1:
+            raise InvalidArgument(f"squeeze: axis {k} of {x.shape} has length {x.shape[k]}", "name axes of length 1")
+    return x[tuple(0 if k in axes else slice(None) for k in range(x.ndim))]
+
+
+def flip(x, axis: int | tuple[int, ...] | None = None) -> Array:
+    """The other way round along these axes, or all. A view."""
+    x = _asarray(x)
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    flipped = {_axis("flip", a, x.ndim) for a in axes}
+    return x[tuple(slice(None, None, -1) if k in flipped else slice(None) for k in range(x.ndim))]
+
+
+def roll(x, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> Array:
+    """Elements that leave at one end come back at the other."""
+    x = _asarray(x)
+    if axis is None:
+        return _weft.reshape(roll(_weft.reshape(x, (-1,)), shift, 0), x.shape)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if len(shifts) != len(axes):
+        raise InvalidArgument(f"roll: {len(shifts)} shifts for {len(axes)} axes", "give one for each")
+    for s, a in zip(shifts, axes):
+        k = _axis("roll", a, x.ndim)
+        n = x.shape[k]
+        if n and s % n:
+            x = _weft.concat([_weft._slice(x, k, n - s % n, None, 1), _weft._slice(x, k, 0, n - s % n, 1)], k)
+    return x
+
+
+def moveaxis(x, source, destination) -> Array:
+    """Axes to new places, the others in order. A view."""
+    x = _asarray(x)
+    origins = [_axis("moveaxis", a, x.ndim) for a in ((source,) if isinstance(source, int) else source)]
+    targets = [_axis("moveaxis", a, x.ndim) for a in ((destination,) if isinstance(destination, int) else destination)]
+    if len(origins) != len(targets) or len(set(origins)) != len(origins) or len(set(targets)) != len(targets):
+        raise InvalidArgument(f"moveaxis: from {source} to {destination}", "name each axis once on both sides")
+    order = [k for k in range(x.ndim) if k not in origins]
+    for target, origin in sorted(zip(targets, origins)):
+        order.insert(target, origin)
+    return _weft.permute_dims(x, tuple(order)) if x.ndim else x
+
+
+def swapaxes(x, axis1: int, axis2: int) -> Array:
+    x = _asarray(x)
+    order = list(range(x.ndim))
+    a, b = _axis("swapaxes", axis1, x.ndim), _axis("swapaxes", axis2, x.ndim)
+    order[a], order[b] = order[b], order[a]
+    return _weft.permute_dims(x, tuple(order))
+
+
+def matrix_transpose(x) -> Array:
+    """The last two axes swapped; a view."""
+    x = _asarray(x)
+    if x.ndim < 2:
+        raise InvalidArgument(f"matrix_transpose of an array of {x.ndim} axes", "give at least 2")
+    return _weft.permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def unstack(x, /, *, axis: int = 0) -> tuple[Array, ...]:
+    x = _asarray(x)
+    k = _axis("unstack", axis, x.ndim)
+    return tuple(x[(slice(None),) * k + (i,)] for i in range(x.shape[k]))
+
+
+def broadcast_arrays(*arrays) -> tuple[Array, ...]:
+    made = [_asarray(a) for a in arrays]
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in made))
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in made)
+        raise InvalidArgument(f"broadcast_arrays: {shapes} do not broadcast", "make lengths equal, or 1") from None
+    return tuple(_weft.broadcast_to(a, shape) for a in made)
+
+
+def broadcast_shapes(*shapes) -> tuple[int, ...]:
+    return np.broadcast_shapes(*shapes)
+
+
+def _scan(op: str):
+    def run(
+        x, /, *, axis: int | None = None, dtype=None, include_initial: bool = False, exclusive: bool = False,
+        reverse: bool = False,
+    ) -> Array:  # fmt: skip
+        x = _asarray(x)
+        if axis is None:
+            if x.ndim != 1:
+                raise InvalidArgument(f"cumulative_{op} of an array of {x.ndim} axes", "name an axis")
+            axis = 0
+        if dtype is not None:
+            x = astype(x, dtype, copy=False)
+        out = _weft._scan(x, op, axis, exclusive, reverse)
+        if not include_initial:
+            return out
+        k = _axis(f"cumulative_{op}", axis, x.ndim)
+        shape = x.shape[:k] + (1,) + x.shape[k + 1 :]
+        first = _weft.full(shape, 1 if op == "prod" else 0, dtype=out.dtype, device=x.device)
+        return _weft.concat([out, first] if reverse else [first, out], k)
+
+    run.__name__ = run.__qualname__ = f"cumulative_{op}"
+    return run
+
+
+cumulative_sum = _scan("sum")
+cumulative_sum.__doc__ = """Running sum along an axis; exclusive: of the elements before each only; reverse: from the end."""
+cumulative_prod = _scan("prod")
+cumulative_prod.__doc__ = """Running product, as cumulative_sum."""
+
+
+def diff(x, /, *, axis: int = -1, n: int = 1) -> Array:
+    """Each element less the one before, n times over."""
+    x = _asarray(x)
+    k = _axis("diff", axis, x.ndim)
+    for _ in range(n):
+        x = _weft.subtract(_weft._slice(x, k, 1, None, 1), _weft._slice(x, k, None, -1, 1))
+    return x
+
+
+def split(x, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> list[Array]:
+    """numpy.split: so many equal parts, or parts that end at these indices. Views."""
+    x = _asarray(x)
+    k = _axis("split", axis, x.ndim)
+    n = x.shape[k]
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1 or n % indices_or_sections:
+            raise InvalidArgument(
+                f"split: an axis of length {n} into {indices_or_sections} equal parts", "give a divisor, or indices"
+            )
+        step = n // indices_or_sections
+        ends = [step * i for i in range(1, indices_or_sections)]
+    else:
+        ends = [int(i) for i in indices_or_sections]
+    return [_weft._slice(x, k, a, b, 1) for a, b in zip([None, *ends], [*ends, None])]
+
+
+def pad(x, pad_width, mode: str = "constant", constant_values=0) -> Array:
+    """numpy.pad: a number for all, (before, after) for all axes, or a pair for each. mode: "constant", "edge",
+    "reflect" or "wrap". Negative widths cut off."""
+    x = _asarray(x)
+    widths = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (x.ndim, 2))
+    return _weft._pad(x, [(int(a), int(b)) for a, b in widths], mode, constant_values)
+
+
+def repeat(x, repeats: int, /, *, axis: int | None = None) -> Array:
+    """Each element so many times, along an axis or of the flattened array."""
+    x = _asarray(x)
+    return _weft._repeat(_weft.reshape(x, (-1,)), repeats, 0) if axis is None else _weft._repeat(x, repeats, axis)
+
+
+def tile(x, repetitions: int | tuple[int, ...], /) -> Array:
+    """The whole so many times along each axis."""
+    x = _asarray(x)
+    counts = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
+    rank = len(counts) if len(counts) > x.ndim else x.ndim
+    x = _weft.reshape(x, (1,) * (rank - x.ndim) + x.shape)
+    return _weft._tile(x, [1] * (rank - len(counts)) + [int(c) for c in counts])
+
+
+# -- making --------------------------------------------------------------------------------------------------------
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device: Device | None = None) -> Array:
+    """start, start + step, ... before stop; int32, or float32 when any of them is a float."""
+    if stop is None:
+        start, stop = 0, start
+    return _weft._arange(start, stop, step, dtype, device)
+
+
+def linspace(start, stop, /, num: int = 50, *, dtype=None, device: Device | None = None, endpoint: bool = True) -> Array:
+    """num numbers from start to stop, evenly spaced. Worked out on the host in float64."""
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    return _asarray(values, dtype=_convert.FLOAT32 if dtype is None else dtype, device=device)
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype=None, device: Device | None = None) -> Array:
+    """Ones on the k-th diagonal, zeros elsewhere."""
+    columns = n_rows if n_cols is None else n_cols
+    row = _weft.reshape(_weft._arange(0, n_rows, 1, None, device), (n_rows, 1))
+    return _weft._astype(_weft.equal(row + k, _weft._arange(0, columns, 1, None, device)), dtype or _convert.FLOAT32)
+
+
+def _like(make):
+    def of(x, /, *, dtype=None, device: Device | None = None) -> Array:
+        x = _asarray(x)
+        return make(x.shape, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device)
+
+    of.__name__ = make.__name__ + "_like"
+    return of
+
+
+zeros_like = _like(_weft.zeros)
+ones_like = _like(_weft.ones)
+empty_like = _like(_weft.empty)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device: Device | None = None) -> Array:
+    x = _asarray(x)
+    return _weft.full(
+        x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device
+    )
+
+
+def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
+    made = [_asarray(a) for a in arrays]
+    if indexing not in ("xy", "ij"):
+        raise InvalidArgument(f"meshgrid: indexing is {indexing!r}", "use 'xy' or 'ij'")
+    n = len(made)
+    out = []
+    for k, a in enumerate(made):
+        at = 1 - k if indexing == "xy" and n > 1 and k < 2 else k
+        out.append(_weft.reshape(a, (1,) * at + (-1,) + (1,) * (n - at - 1)))
+    return broadcast_arrays(*out)
+
+
+# -- elementwise ---------------------------------------------------------------------------------------------------
+
+
+def _truth(x) -> Array:
+    x = _asarray(x)
+    return x if x.dtype == _convert.BOOL else _weft._astype(x, _convert.BOOL)
+
+
+def logical_and(x1, x2) -> Array:
+    return _weft.bitwise_and(_truth(x1), _truth(x2))
+
+
+def logical_or(x1, x2) -> Array:
+    return _weft.bitwise_or(_truth(x1), _truth(x2))
+
+
+def logical_xor(x1, x2) -> Array:
+    return _weft.bitwise_xor(_truth(x1), _truth(x2))
+
+
+def logaddexp(x1, x2) -> Array:
+    """log(exp(x1) + exp(x2)), without overflow."""
+    high, low = _weft.maximum(x1, x2), _weft.minimum(x1, x2)
+    # Of two equal infinities the difference would be NaN.
+    gap = _weft.where(_weft.equal(high, low), 0.0, low - high)
+    return high + _weft.log1p(_weft.exp(gap))
+
+
+def sinh(x) -> Array:
+    size = _weft.abs(x)
+    grown = _weft.expm1(_weft.minimum(size, 20.0))
+    small = 0.5 * (grown + grown / (grown + 1.0))
+    root = _weft.exp(0.5 * size)  # its square may be twice the largest float
+    return copysign(_weft.where(_weft.greater(size, 20.0), 0.5 * root * root, small), x)
+
+
+def cosh(x) -> Array:
+    root = _weft.exp(0.5 * _weft.abs(x))
+    half = 0.5 * root * root
+    return half + 0.25 / half
+
+
+def asin(x) -> Array:
+    x = _asarray(x)
+    return _weft.atan2(x, _weft.sqrt((1.0 - x) * (1.0 + x)))
+
+
+def acos(x) -> Array:
+    x = _asarray(x)
+    return _weft.atan2(_weft.sqrt((1.0 - x) * (1.0 + x)), x)
+
+
+def atan(x) -> Array:
+    return _weft.atan2(x, 1.0)
+
+
+def asinh(x) -> Array:
+    size = _weft.abs(x)
+    # Past 1e9 the 1 below the root is gone, and the square would overflow.
+    small = _weft.minimum(size, 1e9)
+    exact = _weft.log1p(small + small * small / (1.0 + _weft.sqrt(1.0 + small * small)))
+    return copysign(_weft.where(_weft.greater(size, 1e9), _weft.log(size) + math.log(2), exact), x)
+
+
+def acosh(x) -> Array:
+    x = _asarray(x)
+    small = _weft.minimum(x, 1e9) - 1.0
+    exact = _weft.log1p(small + _weft.sqrt(small * (small + 2.0)))
+    return _weft.where(x > 1e9, _weft.log(x) + math.log(2), exact)
+
+
+def atanh(x) -> Array:
+    size = _weft.abs(x)
+    return copysign(0.5 * _weft.log1p(2.0 * size / (1.0 - size)), x)
+
+
+def log10(x) -> Array:
+    return _weft.log(x) * (1 / math.log(10))
+
+
+def hypot(x1, x2) -> Array:
+    """sqrt(x1^2 + x2^2), the larger taken out first."""
+    a, b = _weft.abs(x1), _weft.abs(x2)
+    high, low = _weft.maximum(a, b), _weft.minimum(a, b)
+    plain = _weft.logical_not(_weft.isfinite(high)) | (high == 0)
+    ratio = _weft.where(plain, 0.0, low / high)
+    infinite = _weft.isinf(a) | _weft.isinf(b)
+    return _weft.where(infinite, math.inf, high * _weft.sqrt(1.0 + ratio * ratio))
+
+
+def copysign(x1, x2) -> Array:
+    """The size of x1 with the sign of x2, a zero's too."""
+    negative = _weft.less(_weft.where(_weft.equal(x2, 0), _weft.reciprocal(x2), x2), 0)
+    size = _weft.abs(x1)
+    return _weft.where(negative, -size, size)
+
+
+def signbit(x) -> Array:
+    x = _asarray(x)
+    return _weft.less(_weft.where(x == 0, _weft.reciprocal(x), x), 0)
+
+
+# -- products ------------------------------------------------------------------------------------------------------
+
+
+def count_nonzero(x, /, *, axis=None, keepdims: bool = False) -> Array:
+    return _weft.sum(_truth(x), axis, keepdims)
+
+
+def trace(x, /, *, offset: int = 0, dtype=None) -> Array:
+    """The sum of a diagonal of the last two axes."""
+    return _weft.sum(diagonal(x, offset=offset), -1, dtype=dtype)
+
+
+def diagonal(x, /, *, offset: int = 0) -> Array:
+    """Of the last two axes, as a last axis."""
+    x = _asarray(x)
+    if x.ndim < 2:
+        raise InvalidArgument(f"diagonal of an array of {x.ndim} axes", "give at least 2")
+    rows, columns = x.shape[-2:]
+    first_row, first_column = (0, offset) if offset >= 0 else (-offset, 0)
+    count = max(0, min(rows - first_row, columns - first_column))
+    flat = _weft.reshape(x, (*x.shape[:-2], rows * columns))
+    if count == 0:
+        return _weft._slice(flat, -1, 0, 0, 1)
+    start = first_row * columns + first_column
+    return _weft._slice(flat, -1, start, start + (count - 1) * (columns + 1) + 1, columns + 1)
+
+
+def cross(x1, x2, /, *, axis: int = -1) -> Array:
+    a, b = broadcast_arrays(x1, x2)
+    k = _axis("cross", axis, a.ndim)
+    if a.shape[k] != 3:
+        raise InvalidArgument(f"cross: axis {k} has length {a.shape[k]}", "give vectors of 3")
+    a0, a1, a2 = unstack(a, axis=k)
+    b0, b1, b2 = unstack(b, axis=k)
+    return _weft.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], k)
+
+
+def matrix_norm(x, /, *, keepdims: bool = False) -> Array:
+    """Frobenius' norm of the last two axes."""
+    return _weft.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+
+
+def vecdot(x1, x2, /, *, axis: int = -1) -> Array:
+    return _weft.sum(_weft.multiply(x1, x2), axis)
+
+
+def outer(x1, x2) -> Array:
+    a, b = _asarray(x1), _asarray(x2)
+    return _weft.multiply(_weft.reshape(a, (-1, 1)), _weft.reshape(b, (1, -1)))
+
+
+def tensordot(x1, x2, /, *, axes=2) -> Array:
+    """numpy.tensordot: sums over `axes` axes at the end of x1 and the start of x2, or over two lists of axes."""
+    a, b = _asarray(x1), _asarray(x2)
+    if isinstance(axes, int):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+        if axes < 0 or axes > a.ndim or axes > b.ndim:
+            raise InvalidArgument(f"tensordot: axes={axes} for arrays of {a.ndim} and {b.ndim} axes", "sum over fewer")
+    else:
+        left = [_axis("tensordot", k, a.ndim) for k in axes[0]]
+        right = [_axis("tensordot", k, b.ndim) for k in axes[1]]
+    if [a.shape[k] for k in left] != [b.shape[k] for k in right]:
+        raise InvalidArgument(f"tensordot: {a.shape} and {b.shape} differ on the axes summed", "make them equal")
+    keep_a = [k for k in range(a.ndim) if k not in left]
+    keep_b = [k for k in range(b.ndim) if k not in right]
+    inner = math.prod(a.shape[k] for k in left)
+    rows = _weft.reshape(_weft.permute_dims(a, (*keep_a, *left)) if a.ndim else a, (math.prod(a.shape[k] for k in keep_a), inner))
+    columns = _weft.reshape(
+        _weft.permute_dims(b, (*right, *keep_b)) if b.ndim else b, (inner, math.prod(b.shape[k] for k in keep_b))
+    )
+    return _weft.reshape(_weft.matmul(rows, columns), (*(a.shape[k] for k in keep_a), *(b.shape[k] for k in keep_b)))
