@@ -23,6 +23,7 @@ NB_MODULE(_weft, m) {
   bind_make(m);
   bind_views(m);
   bind_reduce(m);
+  bind_statistics(m);
   bind_products(m);
   bind_indexing(m);
   bind_ordering(m);

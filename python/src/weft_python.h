@@ -225,6 +225,7 @@ void bind_nn(nb::module_& m);
 void bind_ordering(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_fft(nb::module_& m);
+void bind_statistics(nb::module_& m);
 
 /// None, "relu", "gelu", "gelu_tanh" or "silu".
 Activation to_activation(nb::handle name);

@@ -75,6 +75,7 @@ from weft._weft import (
     log1p,
     log2,
     logical_not,
+    logsumexp,
     matmul,
     max,
     maximum,
@@ -102,6 +103,7 @@ from weft._weft import (
     sqrt,
     square,
     stack,
+    std,
     subtract,
     sum,
     take,
@@ -112,10 +114,12 @@ from weft._weft import (
     tril,
     triu,
     trunc,
+    var,
     where,
     zeros,
 )
 from weft._convert import asarray, from_dlpack
+from weft._dtypes import Info as _Info, can_cast, finfo, iinfo, isdtype, result_type
 from weft._functions import (
     acos,
     acosh,
@@ -129,6 +133,7 @@ from weft._functions import (
     broadcast_shapes,
     copysign,
     cosh,
+    count_nonzero,
     cumulative_prod,
     cumulative_sum,
     diff,
@@ -192,6 +197,11 @@ concatenate = concat
 power = pow
 transpose = permute_dims
 absolute = abs
+
+
+def __array_namespace_info__() -> _Info:
+    """What the array API standard asks about a library."""
+    return _Info()
 
 
 def devices() -> list[dict]:

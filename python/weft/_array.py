@@ -24,7 +24,7 @@ def __array__(self, dtype=None, copy=None) -> numpy.ndarray:
 def __array_namespace__(self, *, api_version: str | None = None):
     import weft
 
-    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12"):
+    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
         raise InvalidArgument(f"there is no version {api_version!r} of the array API here", "use '2024.12'")
     return weft
 

@@ -363,6 +363,45 @@ def signbit(x) -> Array:
 # -- products ------------------------------------------------------------------------------------------------------
 
 
+def count_nonzero(x, /, *, axis=None, keepdims: bool = False) -> Array:
+    return _weft.sum(_truth(x), axis, keepdims)
+
+
+def trace(x, /, *, offset: int = 0, dtype=None) -> Array:
+    """The sum of a diagonal of the last two axes."""
+    return _weft.sum(diagonal(x, offset=offset), -1, dtype=dtype)
+
+
+def diagonal(x, /, *, offset: int = 0) -> Array:
+    """Of the last two axes, as a last axis."""
+    x = _asarray(x)
+    if x.ndim < 2:
+        raise InvalidArgument(f"diagonal of an array of {x.ndim} axes", "give at least 2")
+    rows, columns = x.shape[-2:]
+    first_row, first_column = (0, offset) if offset >= 0 else (-offset, 0)
+    count = max(0, min(rows - first_row, columns - first_column))
+    flat = _weft.reshape(x, (*x.shape[:-2], rows * columns))
+    if count == 0:
+        return _weft._slice(flat, -1, 0, 0, 1)
+    start = first_row * columns + first_column
+    return _weft._slice(flat, -1, start, start + (count - 1) * (columns + 1) + 1, columns + 1)
+
+
+def cross(x1, x2, /, *, axis: int = -1) -> Array:
+    a, b = broadcast_arrays(x1, x2)
+    k = _axis("cross", axis, a.ndim)
+    if a.shape[k] != 3:
+        raise InvalidArgument(f"cross: axis {k} has length {a.shape[k]}", "give vectors of 3")
+    a0, a1, a2 = unstack(a, axis=k)
+    b0, b1, b2 = unstack(b, axis=k)
+    return _weft.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], k)
+
+
+def matrix_norm(x, /, *, keepdims: bool = False) -> Array:
+    """Frobenius' norm of the last two axes."""
+    return _weft.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+
+
 def vecdot(x1, x2, /, *, axis: int = -1) -> Array:
     return _weft.sum(_weft.multiply(x1, x2), axis)
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from weft._functions import matrix_transpose, outer, tensordot, vecdot
-from weft._weft import gemm, matmul, matmul_int8
+from weft._functions import cross, diagonal, matrix_norm, matrix_transpose, outer, tensordot, trace, vecdot
+from weft._weft import gemm, matmul, matmul_int8, vector_norm
 
-__all__ = ["gemm", "matmul", "matmul_int8", "matrix_transpose", "outer", "tensordot", "vecdot"]
+__all__ = [
+    "cross",
+    "diagonal",
+    "gemm",
+    "matmul",
+    "matmul_int8",
+    "matrix_norm",
+    "matrix_transpose",
+    "outer",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]

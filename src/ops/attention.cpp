@@ -29,7 +29,7 @@ struct Params {
   std::uint32_t v_offset, v_batch, v_head, v_row;
   std::uint32_t mask_offset, mask_batch, mask_head, mask_row, mask_key, mask_kind, mask_shift;
   std::uint32_t lengths_offset, lengths_stride, lengths_kind;
-  std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, shares, out_offset, all_rows, minus_zero;
+  std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, shares, out_offset, all_rows, minus_zero, depth;
   float scale, softcap, minus_infinity, not_a_number;
 };
 
@@ -140,6 +140,7 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   params.out_offset = plan.spec.partial ? 0 : out.offset / static_cast<std::uint32_t>(unit);
   params.all_rows = static_cast<std::uint32_t>(all_rows(s));
   params.minus_zero = 0x80000000U;
+  params.depth = 16;
   params.scale = static_cast<float>(options.scale ? *options.scale : 1 / std::sqrt(static_cast<double>(s.dim)));
   params.softcap = static_cast<float>(options.softcap);
   params.minus_infinity = -std::numeric_limits<float>::infinity();
