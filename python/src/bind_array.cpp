@@ -16,27 +16,29 @@ nb::object not_implemented() {
 }
 
 template <class F>
-nb::object with_operand(nb::handle other, F&& f) {
-  const auto operand = try_operand(other);
+nb::object with_operand(const Tensor& self, nb::handle other, F&& f) {
+  const auto operand = try_operand(other, &self);
   if (!operand) return not_implemented();
   return nb::cast(record([&] { return f(*operand); }));
 }
 
 nb::object forward(BinaryOp op, const Array& self, nb::handle other) {
   const Tensor& a = self.get();
-  return with_operand(
-      other, [&](const Operand& b) { return std::visit([&](const auto& value) { return binary(op, a, value); }, b); });
+  return with_operand(a, other, [&](const Operand& b) {
+    return std::visit([&](const auto& value) { return binary(op, a, value); }, b);
+  });
 }
 
 nb::object reflected(BinaryOp op, const Array& self, nb::handle other) {
   const Tensor& b = self.get();
-  return with_operand(
-      other, [&](const Operand& a) { return std::visit([&](const auto& value) { return binary(op, value, b); }, a); });
+  return with_operand(b, other, [&](const Operand& a) {
+    return std::visit([&](const auto& value) { return binary(op, value, b); }, a);
+  });
 }
 
 nb::object product(const Array& self, nb::handle other, bool swapped) {
   const Tensor& a = self.get();
-  const auto operand = try_operand(other);
+  const auto operand = try_operand(other, &a);
   if (!operand || !std::holds_alternative<Tensor>(*operand)) return not_implemented();
   const Tensor& b = std::get<Tensor>(*operand);
   return nb::cast(record([&] { return swapped ? matmul(b, a) : matmul(a, b); }));
