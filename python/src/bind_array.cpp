@@ -18,18 +18,18 @@ nb::object not_implemented() {
 }
 
 nb::object forward(BinaryOp op, const Array& self, nb::handle other) {
-  const auto operand = try_element(other);
+  const auto operand = try_element(other, &self);
   return operand ? nb::cast(element_binary(op, element(self), *operand)) : not_implemented();
 }
 
 nb::object reflected(BinaryOp op, const Array& self, nb::handle other) {
-  const auto operand = try_element(other);
+  const auto operand = try_element(other, &self);
   return operand ? nb::cast(element_binary(op, *operand, element(self))) : not_implemented();
 }
 
 nb::object product(const Array& self, nb::handle other, bool swapped) {
   const Tensor& a = self.get();
-  const auto operand = try_operand(other);
+  const auto operand = try_operand(other, &a.device());
   if (!operand || !std::holds_alternative<Tensor>(*operand)) return not_implemented();
   const Tensor& b = std::get<Tensor>(*operand);
   return nb::cast(record([&] { return swapped ? matmul(b, a) : matmul(a, b); }));

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy
 import numpy as np
 
+import weft._types
 from weft import _convert, _functions, _weft
 from weft._errors import InvalidArgument
 from weft._weft import Array, Device
@@ -12,7 +12,7 @@ from weft._weft import Array, Device
 _EDGE = 3  # elements that repr shows at each end of a long axis
 
 
-def __array__(self, dtype=None, copy=None) -> numpy.ndarray:
+def __array__(self, dtype=None, copy=None) -> weft._types.NumpyArray:
     if copy is False:
         raise ValueError(
             "weft: an array's memory is the device's, and copy=False asks for none to be made. Fix: leave copy out."
@@ -122,8 +122,9 @@ def _shown(self) -> tuple[np.ndarray, bool]:
 
 def _text(self, prefix: str) -> str:
     values, cut = _shown(self)
-    options = {"threshold": 0, "edgeitems": _EDGE} if cut else {}
-    return np.array2string(values, separator=", ", prefix=prefix, **options)
+    if cut:
+        return np.array2string(values, separator=", ", prefix=prefix, threshold=0, edgeitems=_EDGE)
+    return np.array2string(values, separator=", ", prefix=prefix)
 
 
 def __repr__(self) -> str:

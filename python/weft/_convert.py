@@ -18,11 +18,11 @@ INT32 = np.dtype("int32")
 UINT32 = np.dtype("uint32")
 FLOAT16 = np.dtype("float16")
 FLOAT32 = np.dtype("float32")
-DTYPES = (BOOL, INT32, UINT32, FLOAT16, FLOAT32)
+DTYPES: tuple[np.dtype, ...] = (BOOL, INT32, UINT32, FLOAT16, FLOAT32)
 
-_NAMES = {"i32": INT32, "u32": UINT32, "f16": FLOAT16, "f32": FLOAT32, "?": BOOL}
+_NAMES: dict[str, np.dtype] = {"i32": INT32, "u32": UINT32, "f16": FLOAT16, "f32": FLOAT32, "?": BOOL}
 # Python's own types mean the widest that there is, as in numpy.
-_PYTHON = {bool: BOOL, int: INT32, float: FLOAT32}
+_PYTHON: dict[type, np.dtype] = {bool: BOOL, int: INT32, float: FLOAT32}
 _LISTED = "bool, int32, uint32, float16 or float32"
 
 
@@ -187,13 +187,13 @@ def from_dlpack(x, /, *, device: Device | None = None, copy: bool | None = None)
     return asarray(_by_dlpack(x), device=device)
 
 
-def operand(obj):
+def operand(obj, device: Device | None = None):
     """What stands beside an Array in an operator: for C++. NotImplemented lets Python ask the other side."""
     if isinstance(obj, np.generic):
         held_as(obj.dtype)
         return obj.item()  # weak, as Python's numbers are
     if isinstance(obj, (np.ndarray, list, tuple)) or hasattr(obj, "__dlpack__"):
-        return asarray(obj)
+        return asarray(obj, device=device)
     return NotImplemented
 
 

@@ -98,7 +98,7 @@ def _by_arrays(x: Array, items: list) -> Array:
                 f"use indices from {-length} to {length - 1}" if length else "leave the index out: the axis is empty",
             )
     try:
-        arrays = np.broadcast_arrays(*arrays)
+        arrays = list(np.broadcast_arrays(*arrays))
     except ValueError:
         shapes = " and ".join(str(a.shape) for a in arrays)
         raise InvalidArgument(f"index arrays of shapes {shapes} do not broadcast", "give them one shape") from None

@@ -14,3 +14,5 @@ if TYPE_CHECKING:
 ArrayLike: TypeAlias = Union["Array", npt.ArrayLike]
 # "float32", numpy.float32, weft.float32, float, ...
 DTypeLike: TypeAlias = Union[str, type, np.dtype[Any]]
+# Under a name that a class with a method numpy() can use.
+NumpyArray: TypeAlias = np.ndarray[Any, Any]

@@ -344,6 +344,8 @@ def test_devices():
     with pytest.raises(weft.ForeignBuffer, match="device"):
         x + weft.asarray([1.0, 2.0])
     np.testing.assert_array_equal((x + x.to_device(d).to_device(other)).numpy(), [2, 4])
+    np.testing.assert_array_equal((x + np.ones(2)).numpy(), [2, 3])  # to the array's own device
+    np.testing.assert_array_equal((np.eye(2) @ x).numpy(), [1, 2])
     with pytest.raises(ValueError, match="nonsense"):
         weft.Device.open("nonsense")
     other.destroy()
