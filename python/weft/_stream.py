@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-
-import numpy
+from typing import TYPE_CHECKING
 
 from weft import _weft
 from weft._weft import Array, Device, Stream
 
+if TYPE_CHECKING:
+    import weft._types
 
-def numpy_async(self) -> asyncio.Future[numpy.ndarray]:
+
+def numpy_async(self) -> asyncio.Future[weft._types.HostArray]:
     """The elements, for `await`: the read begins now, and the event loop goes on until they are there."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
@@ -43,9 +45,9 @@ def stream(self) -> Stream:
 
 def _attach() -> None:
     numpy_async.__module__, numpy_async.__qualname__ = Array.__module__, "Array.numpy_async"
-    Array.numpy_async = numpy_async
+    setattr(Array, "numpy_async", numpy_async)
     stream.__module__, stream.__qualname__ = Device.__module__, "Device.stream"
-    Device.stream = property(stream)
+    setattr(Device, "stream", property(stream))
 
 
 _attach()
