@@ -11,6 +11,7 @@
 #include "ops/attention_plan.h"
 #include "ops/infer_attention.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "weft/nn.h"
@@ -235,7 +236,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
                 "work on slices");
   }
   if (a.shape.keys == 0) return device.zeros(a.shape.result(), q.dtype());
-  a.out = device.empty(a.shape.result(), q.dtype());
+  a.out = ops::new_result(device, a.shape.result(), q.dtype());
   if (a.out.size() == 0) return a.out;
 
   // As they lie when the elements of a head lie side by side.

@@ -1047,7 +1047,7 @@ TEST(ElementMath, EachFunctionListsWhatItCalls) {
 
 // D11: every kernel that an op can come to compiles.
 TEST(Elementwise, EveryKernelCompiles) {
-  expect_kernels_compile(test_device(), ops::elementwise_family());
+  testing::expect_kernels_compile(test_device(), ops::elementwise_family());
 }
 
 }  // namespace
