@@ -60,6 +60,8 @@ class Graph {
   void set_params(std::size_t index, std::span<const std::byte> params) const;
 
   std::vector<GraphNode> nodes() const;
+  /// Whether a recorded command uses the buffer: only those can be swapped.
+  bool uses(const Buffer& buffer) const;
 
   explicit Graph(std::shared_ptr<detail::GraphState> state) noexcept : state_(std::move(state)) {}
 

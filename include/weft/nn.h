@@ -68,6 +68,8 @@ struct ConvOptions {
 /// Cross-correlation, as all frameworks call it: x [batch, channels, (height,) width] with filter [out channels,
 /// channels / groups, (height,) width] gives [batch, out channels, ...], each length (in + before + after -
 /// dilation (window - 1) - 1) / stride + 1, rounded down. Lengths that leave no output are Error{invalid_argument}.
+/// NaN in x shows in the results that read it; NaN or infinity in the filter meets the zeros outside, as any number, so
+/// it may show in the gradients of border elements that it does not reach too.
 Tensor conv(const Tensor& x, const Tensor& filter, const ConvOptions& options = {});
 
 struct ConvTransposeOptions {
@@ -92,10 +94,12 @@ enum class PoolOp : std::uint8_t { max, average };
 struct PoolOptions {
   SlidingWindow window{};
   Layout layout = Layout::channels_first;
-  bool ceil_mode = false;     ///< lengths rounded up; windows that would start behind the input and its padding go
-  bool count_padded = false;  ///< average: divide by the window's size, not by the elements inside the input
+  bool ceil_mode = false;     ///< lengths rounded up; windows that would start behind the input go
+  bool count_padded = false;  ///< average: divide by the elements inside input and padding, not inside the input
 };
-/// Maximum (NaN kept; padding never wins) or mean of each window of `size` over 1 or 2 spatial axes.
+/// Maximum (NaN kept; padding never wins) or mean of each window of `size` over 1 or 2 spatial axes. Padding is less
+/// than what the window spans, else Error{invalid_argument}; a dilated window that holds nothing of the input all the
+/// same gives -infinity or 0.
 Tensor pool(PoolOp op, const Tensor& x, const std::vector<std::int64_t>& size, const PoolOptions& options = {});
 
 // -- attention

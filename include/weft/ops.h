@@ -284,11 +284,14 @@ enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu };
 struct MatmulOptions {
   Tensor bias{};  ///< broadcasts over the result; added in the same kernel; empty for none
   Activation activation = Activation::none;
-  Tensor residual{};             ///< broadcasts over the result; added after the activation; empty for none
-  std::optional<DType> dtype{};  ///< of the result: f32 for f16 operands keeps the f32 sums; none: the operands' dtype
+  Tensor residual{};  ///< broadcasts over the result; added after the activation; empty for none
+  /// Of the result: f32 for f16 operands keeps the f32 sums. None: what operands, bias and residual promote to (f32 for
+  /// gelu and silu of integers).
+  std::optional<DType> dtype{};
 };
-/// activation(a @ b + bias) + residual, in one kernel. numpy.matmul: 1-D operands act as a row or column, leading axes
-/// broadcast. f16 adds up in f32. Integers are exact (wrapping). An inner length of 0 gives zeros.
+/// activation(a @ b + bias) + residual, in one kernel (where integers or bools become floats on the way, in several).
+/// numpy.matmul: 1-D operands act as a row or column, leading axes broadcast. f16 adds up in f32, and all up to the
+/// stored result is in f32. Integers are exact (wrapping). An inner length of 0 gives zeros (before bias and the rest).
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 
 struct GemmOptions {
@@ -301,9 +304,10 @@ struct GemmOptions {
 /// BLAS's gemm into c, over the last two axes: c = activation(alpha op(a) @ op(b) + beta c + bias) + residual. All have
 /// at least 2 axes; leading axes (batch) of a and b broadcast to those of c, of any count (past 65,535 too). Leading
 /// dimensions and batch strides are the strides of the views given: only elements that c shows change, and c shows none
-/// twice. c's dtype is that of the operands, or f32 for f16 operands.
-/// beta = 0 never reads c (NaN there is gone); an inner length of 0 scales c. c's buffer is neither a's nor b's, else
-/// Error{invalid_argument} that names both.
+/// twice. c's dtype is that of the operands, or f32 for f16 operands; bias and residual are of one that promotes to
+/// it. Of integers alpha and beta are whole numbers, and gelu and silu are refused.
+/// beta = 0 never reads c (NaN there is gone); alpha = 0 reads neither a nor b; an inner length of 0 scales c. c's
+/// buffer is none of the operands', else Error{invalid_argument} that names both.
 void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOptions& options = {});
 
 /// a @ b of 8-bit integers with exact 32-bit sums (wrapping). a is [..., m, k / 4] and b is [..., n, k / 4] (b's rows

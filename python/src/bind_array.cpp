@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "lazy.h"
+#include "trace.h"
 #include "weft_python.h"
 
 namespace weft::python {
@@ -15,30 +17,21 @@ nb::object not_implemented() {
   return nb::borrow(Py_NotImplemented);
 }
 
-template <class F>
-nb::object with_operand(const Tensor& self, nb::handle other, F&& f) {
-  const auto operand = try_operand(other, &self);
-  if (!operand) return not_implemented();
-  return nb::cast(record([&] { return f(*operand); }));
-}
-
 nb::object forward(BinaryOp op, const Array& self, nb::handle other) {
-  const Tensor& a = self.get();
-  return with_operand(a, other, [&](const Operand& b) {
-    return std::visit([&](const auto& value) { return binary(op, a, value); }, b);
-  });
+  const ElementOperand a = element(self);
+  const auto operand = try_element(other, &a.device());
+  return operand ? nb::cast(element_binary(op, a, *operand)) : not_implemented();
 }
 
 nb::object reflected(BinaryOp op, const Array& self, nb::handle other) {
-  const Tensor& b = self.get();
-  return with_operand(b, other, [&](const Operand& a) {
-    return std::visit([&](const auto& value) { return binary(op, value, b); }, a);
-  });
+  const ElementOperand b = element(self);
+  const auto operand = try_element(other, &b.device());
+  return operand ? nb::cast(element_binary(op, *operand, b)) : not_implemented();
 }
 
 nb::object product(const Array& self, nb::handle other, bool swapped) {
   const Tensor& a = self.get();
-  const auto operand = try_operand(other, &a);
+  const auto operand = try_operand(other, &a.device());
   if (!operand || !std::holds_alternative<Tensor>(*operand)) return not_implemented();
   const Tensor& b = std::get<Tensor>(*operand);
   return nb::cast(record([&] { return swapped ? matmul(b, a) : matmul(a, b); }));
@@ -160,21 +153,21 @@ void bind_array(nb::module_& m) {
                         "An n-dimensional array in a device's memory. It never changes: operators make new ones, and "
                         "slices are views. Make one with weft.asarray.");
   cls.def_prop_ro(
-         "shape", [](const Array& a) { return to_tuple(a.peek().shape()); },
-         nb::sig("def shape(self) -> tuple[int, ...]"))
+         "shape", [](const Array& a) { return to_tuple(a.shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(
-          "dtype", [](const Array& a) { return numpy_dtype(a.peek().dtype()); },
-          nb::sig("def dtype(self) -> numpy.dtype"))
+          "dtype", [](const Array& a) { return numpy_dtype(a.dtype()); }, nb::sig("def dtype(self) -> numpy.dtype"))
       .def_prop_ro(
-          "strides", [](const Array& a) { return strides_in_bytes(a.peek()); },
+          "strides", [](const Array& a) { return strides_in_bytes(a.get()); },
           nb::sig("def strides(self) -> tuple[int, ...]"), "In bytes, as numpy's.")
-      .def_prop_ro("ndim", [](const Array& a) { return a.peek().rank(); })
-      .def_prop_ro("size", [](const Array& a) { return a.peek().size(); })
-      .def_prop_ro("itemsize", [](const Array& a) { return size_of(a.peek().dtype()); })
-      .def_prop_ro("nbytes", [](const Array& a) { return a.peek().nbytes(); })
+      .def_prop_ro("ndim", [](const Array& a) { return a.shape().rank(); })
+      .def_prop_ro("size", [](const Array& a) { return element_count(a.shape()); })
+      .def_prop_ro("itemsize", [](const Array& a) { return size_of(a.dtype()); })
       .def_prop_ro(
-          "is_contiguous", [](const Array& a) { return a.peek().is_contiguous(); }, "Dense and row-major.")
-      .def_prop_ro("device", [](const Array& a) { return PyDevice(a.peek().device()); })
+          "nbytes",
+          [](const Array& a) { return static_cast<std::uint64_t>(element_count(a.shape())) * size_of(a.dtype()); })
+      .def_prop_ro(
+          "is_contiguous", [](const Array& a) { return a.get().is_contiguous(); }, "Dense and row-major.")
+      .def_prop_ro("device", [](const Array& a) { return PyDevice(a.device()); })
       .def_prop_ro(
           "T", [](const Array& a) { return Array(transpose(a.get())); }, "All axes reversed; a view.")
       .def_prop_ro(
@@ -186,8 +179,8 @@ void bind_array(nb::module_& m) {
           "timeout: seconds; past them weft.TimedOut, and everything stays usable.")
       .def("__getitem__", &get_item, nb::arg("key").none(), nb::sig("def __getitem__(self, key: object, /) -> Array"))
       .def("__len__", [](const Array& a) {
-        if (a.peek().rank() == 0) throw nb::type_error("len() of an array of no axes");
-        return a.peek().shape()[0];
+        if (a.shape().rank() == 0) throw nb::type_error("len() of an array of no axes");
+        return a.shape()[0];
       });
   for (const BinaryName& o : kOperators) {
     const BinaryOp op = o.op;
@@ -224,10 +217,7 @@ void bind_array(nb::module_& m) {
                                                         {UnaryOp::abs, "__abs__"},
                                                         {UnaryOp::invert, "__invert__"}};
   for (const auto& [op, name] : kUnary) {
-    cls.def(name, [op = op](const Array& self) {
-      const Tensor& x = self.get();
-      return record([&] { return unary(op, x); });
-    });
+    cls.def(name, [op = op](const Array& self) { return element_unary(op, element(self)); });
   }
   cls.attr("__hash__") = nb::none();
   m.def(
@@ -242,10 +232,12 @@ void bind_array(nb::module_& m) {
           Py_buffer* view;
           ~Close() { PyBuffer_Release(view); }
         } const close{&view};
-        return record([&] {
+        Array made = record([&] {
           return device.upload_array({static_cast<const std::byte*>(view.buf), static_cast<std::size_t>(view.len)},
                                      shape, dtype);
         });
+        note_upload(made.get());
+        return made;
       },
       "The bytes of a C-contiguous buffer as an array of this shape and dtype.");
 }

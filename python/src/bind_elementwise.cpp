@@ -1,4 +1,5 @@
 // Elementwise functions, under the names of the array API standard, else numpy's.
+#include "lazy.h"
 #include "weft_python.h"
 
 namespace weft::python {
@@ -65,78 +66,48 @@ constexpr std::pair<BinaryOp, const char*> kBinary[] = {
     {BinaryOp::fmod, "fmod"},
 };
 
-/// At least one operand is an array; two numbers become one of no axes.
+/// Two numbers become an array of no axes.
 Array apply(BinaryOp op, OperandLike left, OperandLike right) {
-  const Operand a = to_operand(left);
-  const Operand b = to_operand(right);
-  if (std::holds_alternative<Scalar>(a) && std::holds_alternative<Scalar>(b)) {
-    const Device device = default_device();
-    return record([&] {
-      return std::visit([&](const auto& y) { return binary(op, to_tensor(a, device, std::nullopt), y); }, b);
-    });
-  }
-  return record([&] {
-    return std::visit(
-        [&](const auto& x, const auto& y) -> Tensor {
-          if constexpr (std::is_same_v<decltype(x), const Scalar&> && std::is_same_v<decltype(y), const Scalar&>) {
-            return {};
-          } else {
-            return binary(op, x, y);
-          }
-        },
-        a, b);
-  });
-}
-
-const Tensor* tensor_of(const Operand& o) {
-  return std::get_if<Tensor>(&o);
+  ElementOperand a = to_element(left);
+  const ElementOperand b = to_element(right);
+  if (a.is_number() && b.is_number()) a = number_array(a, default_device(), std::nullopt);
+  return element_binary(op, a, b);
 }
 
 Array where_any(ArrayLike condition, OperandLike left, OperandLike right) {
-  const Tensor c = to_tensor(condition);
-  const Operand a = to_operand(left);
-  const Operand b = to_operand(right);
-  return record([&] {
-    const Tensor* ta = tensor_of(a);
-    const Tensor* tb = tensor_of(b);
-    const auto dtype_of_other = [](const Tensor* t) { return t ? std::optional(t->dtype()) : std::nullopt; };
-    const Tensor x = to_tensor(a, c.device(), dtype_of_other(tb));
-    return where(c, x, to_tensor(b, c.device(), ta || tb ? dtype_of_other(ta) : std::optional(x.dtype())));
-  });
+  const ElementOperand c = to_element(condition);
+  ElementOperand a = to_element(left);
+  ElementOperand b = to_element(right);
+  const Device& device = c.device();
+  const auto dtype_of_other = [](const ElementOperand& o) {
+    return o.is_number() ? std::nullopt : std::optional(o.dtype());
+  };
+  const bool numbers = a.is_number() && b.is_number();
+  if (a.is_number()) a = number_array(a, device, dtype_of_other(b));
+  if (b.is_number()) b = number_array(b, device, numbers ? std::optional(a.dtype()) : dtype_of_other(a));
+  return element_where(c, a, b);
 }
 
 Array clip(ArrayLike x, nb::handle low, nb::handle high) {
-  const Tensor t = to_tensor(x);
+  const ElementOperand out = to_element(x);
   const auto bound = [](nb::handle h) {
-    return h.is_none() ? std::nullopt : std::optional(to_operand(OperandLike{h}));
+    return h.is_none() ? std::nullopt : std::optional(to_element(OperandLike{h}));
   };
-  const std::optional<Operand> a = bound(low);
-  const std::optional<Operand> b = bound(high);
-  return record([&] {
-    Tensor out = t;
-    const auto narrow = [&](const std::optional<Operand>& o, BinaryOp op) {
-      if (o) out = std::visit([&](const auto& v) { return binary(op, out, v); }, *o);
-    };
-    if (a && b && std::holds_alternative<Scalar>(*a) && std::holds_alternative<Scalar>(*b)) {
-      return clamp(t, std::get<Scalar>(*a), std::get<Scalar>(*b));
-    }
-    narrow(a, BinaryOp::maximum);
-    narrow(b, BinaryOp::minimum);
-    return out;
-  });
+  const std::optional<ElementOperand> a = bound(low);
+  const std::optional<ElementOperand> b = bound(high);
+  if (a && b && a->is_number() && b->is_number()) return element_clamp(out, a->number(), b->number());
+  if (!a && !b) return Array(Tensor(out.tensor()));
+  if (!a) return element_binary(BinaryOp::minimum, out, *b);
+  if (!b) return element_binary(BinaryOp::maximum, out, *a);
+  const Array raised = element_binary(BinaryOp::maximum, out, *a);
+  return element_binary(BinaryOp::minimum, element(raised), *b);
 }
 
 }  // namespace
 
 void bind_elementwise(nb::module_& m) {
   for (const auto& [op, name] : kUnary) {
-    m.def(
-        name,
-        [op = op](ArrayLike x) {
-          const Tensor t = to_tensor(x);
-          return record([&] { return unary(op, t); });
-        },
-        nb::arg("x"));
+    m.def(name, [op = op](ArrayLike x) { return element_unary(op, to_element(x)); }, nb::arg("x"));
   }
   for (const auto& [op, name] : kBinary) {
     m.def(name, [op = op](OperandLike a, OperandLike b) { return apply(op, a, b); }, nb::arg("x1"), nb::arg("x2"));
@@ -148,12 +119,7 @@ void bind_elementwise(nb::module_& m) {
                 "weft._types.ArrayLike | None = None) -> Array"),
         "min(max(x, min), max); NaN stays.");
   m.def(
-      "_astype",
-      [](ArrayLike x, DTypeLike dtype) {
-        const Tensor t = to_tensor(x);
-        const DType wanted = to_dtype(dtype);
-        return record([&] { return cast(t, wanted); });
-      },
+      "_astype", [](ArrayLike x, DTypeLike dtype) { return element_cast(to_element(x), to_dtype(dtype)); },
       nb::arg("x"), nb::arg("dtype"));
 }
 

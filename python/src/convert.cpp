@@ -97,12 +97,12 @@ Tensor to_tensor(OptionalArray a) {
   return a.given.is_none() ? Tensor() : to_tensor(ArrayLike{a.given});
 }
 
-std::optional<Operand> try_operand(nb::handle h, const Tensor* beside) {
+std::optional<Operand> try_operand(nb::handle h, const Device* beside) {
   if (is_array(h)) return Operand(array_tensor(h));
   std::optional<Scalar> scalar;
   if (number(h, scalar)) return Operand(*scalar);
   const nb::object function = python_function("weft._convert", "operand");
-  const nb::object made = beside == nullptr ? function(h) : function(h, PyDevice(beside->device()));
+  const nb::object made = beside == nullptr ? function(h) : function(h, PyDevice(*beside));
   if (is_array(made)) return Operand(array_tensor(made));
   if (number(made, scalar)) return Operand(*scalar);
   return std::nullopt;

@@ -14,6 +14,11 @@ NB_MODULE(_weft, m) {
   bind_device(m);
   bind_array(m);
   bind_elementwise(m);
+  bind_lazy(m);
+  bind_trace(m);
+  bind_kernel(m);
+  bind_profile(m);
+  bind_stream(m);
   bind_make(m);
   bind_views(m);
   bind_reduce(m);

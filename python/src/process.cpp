@@ -58,6 +58,10 @@ bool forked() noexcept {
   return is_forked.load(std::memory_order_relaxed);
 }
 
+bool interpreter_ending() noexcept {
+  return ending.load(std::memory_order_relaxed);
+}
+
 void note_use() noexcept {
   used = true;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "trace.h"
 #include "weft_python.h"
 
 namespace weft::python {
@@ -51,6 +52,7 @@ void in_slices(std::chrono::nanoseconds limit, F&& attempt) {
 }  // namespace
 
 void read_interruptibly(const Tensor& tensor, std::span<std::byte> out, Timeout timeout) {
+  refuse_in_trace("reading an array's elements");
   const auto limit = limit_of(tensor.device(), timeout);
   if (out.empty()) return;
   Tensor dense;
@@ -80,6 +82,7 @@ void read_interruptibly(const Tensor& tensor, std::span<std::byte> out, Timeout 
 }
 
 void synchronize_interruptibly(Device device, Timeout timeout) {
+  refuse_in_trace("synchronize()");
   in_slices(limit_of(device, timeout),
             [&](std::chrono::nanoseconds slice) { device.synchronize({.deadline = slice}); });
 }

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -30,6 +31,8 @@ namespace nb = nanobind;
 void check_process();
 /// True in such a child: handles are then leaked, never dropped.
 bool forked() noexcept;
+/// True once the interpreter began to end: no other thread may take its lock.
+bool interpreter_ending() noexcept;
 /// From now on a fork makes its child one of those.
 void note_use() noexcept;
 
@@ -77,16 +80,50 @@ class Held {
 struct PyDevice : Held<Device> {
   using Held::Held;
 };
-/// weft.Array
-struct Array : Held<Tensor> {
-  using Held::Held;
+struct LazyNode;
+
+/// weft.Array: a tensor, or an elementwise expression whose tensor is made when something needs it (lazy.h).
+class Array {
+ public:
+  explicit Array(Tensor tensor);
+  explicit Array(std::shared_ptr<LazyNode> node);
+  Array(Array&& other) noexcept = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  Array& operator=(Array&&) = delete;
+  ~Array();
+
+  /// The tensor; a pending expression is recorded first. Call it with the interpreter's lock. Throws for an array of a
+  /// trace (trace.h) that is over, or is another thread's.
+  const Tensor& get() const;
+  /// What the array is made of while it has no tensor, else null. Throws as get() does.
+  const std::shared_ptr<LazyNode>& pending() const;
+
+  // What needs no tensor.
+  const Shape& shape() const noexcept;
+  DType dtype() const noexcept;
+  const Device& device() const;
+  /// The trace that it was made in, or 0.
+  std::uint64_t trace() const noexcept { return trace_; }
+
+ private:
+  void check() const;
+  void settle() const;
+
+  mutable Tensor tensor_;
+  mutable std::shared_ptr<LazyNode> node_;
+  std::uint64_t trace_;
 };
 
 /// Calls `f` without the interpreter's lock and makes an Array of the tensor it gives.
 template <class F>
 Array record(F&& f) {
-  const ReleaseGil released;
-  return Array(f());
+  std::optional<Tensor> made;
+  {
+    const ReleaseGil released;
+    made.emplace(f());
+  }
+  return Array(std::move(*made));
 }
 
 /// The device that arrays go to when none is named; opened at the first call.
@@ -147,8 +184,8 @@ const Tensor& array_tensor(nb::handle h);
 Tensor to_tensor(ArrayLike a);
 /// An empty handle for None.
 Tensor to_tensor(OptionalArray a);
-/// Nothing for what is neither array nor number. What is converted goes to the device of the tensor `beside`.
-std::optional<Operand> try_operand(nb::handle h, const Tensor* beside = nullptr);
+/// Nothing for what is neither array nor number. What is converted goes to the device `beside`.
+std::optional<Operand> try_operand(nb::handle h, const Device* beside = nullptr);
 Operand to_operand(OperandLike a);
 Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DType> beside);
 Scalar to_scalar(NumberLike n);
@@ -173,6 +210,11 @@ void bind_process(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_array(nb::module_& m);
 void bind_elementwise(nb::module_& m);
+void bind_lazy(nb::module_& m);
+void bind_trace(nb::module_& m);
+void bind_kernel(nb::module_& m);
+void bind_profile(nb::module_& m);
+void bind_stream(nb::module_& m);
 void bind_make(nb::module_& m);
 void bind_views(nb::module_& m);
 void bind_reduce(nb::module_& m);

@@ -169,6 +169,11 @@ from weft._functions import (
     zeros_like,
 )
 from weft import _array as _array
+from weft import _stream as _stream
+from weft._jit import Graph, jit
+from weft._kernel import Kernel
+from weft._profile import profile
+from weft._weft import Stream, lazy
 from weft import fft, linalg, nn, random
 
 __version__: str = _weft.version

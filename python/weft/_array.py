@@ -129,12 +129,16 @@ def _text(self, prefix: str) -> str:
 
 def __repr__(self) -> str:
     prefix = "weft.Array("
+    if not _weft._is_readable(self):  # weft.jit
+        return f"{prefix}not known outside of its run, shape={self.shape}, dtype={self.dtype})"
     if self.size == 0:
         return f"{prefix}[], shape={self.shape}, dtype={self.dtype})"
     return f"{prefix}{_text(self, prefix)}, dtype={self.dtype})"
 
 
 def __str__(self) -> str:
+    if not _weft._is_readable(self):
+        return repr(self)
     return str(self.numpy()) if self.size <= np.get_printoptions()["threshold"] else _text(self, "")
 
 

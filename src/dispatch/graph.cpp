@@ -364,4 +364,10 @@ std::vector<GraphNode> Graph::nodes() const {
   return out;
 }
 
+bool Graph::uses(const Buffer& buffer) const {
+  const std::uint64_t id = buffer.id();
+  const auto& buffers = state_of(state_).buffers;
+  return std::any_of(buffers.begin(), buffers.end(), [id](const detail::GraphBuffer& b) { return b.id == id; });
+}
+
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include "ops/attention_plan.h"
 #include "ops/infer_attention.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "weft/nn.h"
@@ -29,7 +30,7 @@ struct Params {
   std::uint32_t v_offset, v_batch, v_head, v_row;
   std::uint32_t mask_offset, mask_batch, mask_head, mask_row, mask_key, mask_kind, mask_shift;
   std::uint32_t lengths_offset, lengths_stride, lengths_kind;
-  std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, shares, out_offset, all_rows, minus_zero;
+  std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, shares, out_offset, all_rows, minus_zero, depth;
   float scale, softcap, minus_infinity, not_a_number;
 };
 
@@ -140,6 +141,7 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   params.out_offset = plan.spec.partial ? 0 : out.offset / static_cast<std::uint32_t>(unit);
   params.all_rows = static_cast<std::uint32_t>(all_rows(s));
   params.minus_zero = 0x80000000U;
+  params.depth = 16;
   params.scale = static_cast<float>(options.scale ? *options.scale : 1 / std::sqrt(static_cast<double>(s.dim)));
   params.softcap = static_cast<float>(options.softcap);
   params.minus_infinity = -std::numeric_limits<float>::infinity();
@@ -234,7 +236,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
                 "work on slices");
   }
   if (a.shape.keys == 0) return device.zeros(a.shape.result(), q.dtype());
-  a.out = device.empty(a.shape.result(), q.dtype());
+  a.out = ops::new_result(device, a.shape.result(), q.dtype());
   if (a.out.size() == 0) return a.out;
 
   // As they lie when the elements of a head lie side by side.

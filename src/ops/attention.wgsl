@@ -21,6 +21,7 @@ struct Params {
   out_offset: u32,   // elements, or fours
   all_rows: u32,     // of all kv heads and items
   minus_zero: u32,   // its bits
+  depth: u32,        // 16, where loops are not to be unrolled
   scale: f32, softcap: f32,
   minus_infinity: f32, not_a_number: f32,  // which source text can't spell
 }

@@ -4,6 +4,7 @@
 
 #include "ops/attention_plan.h"
 #include "ops/catalog.h"
+#include "ops/launch.h"
 
 namespace weft::ops {
 namespace {
@@ -21,8 +22,12 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
     options.label = key;
     visit(key, options);
   };
-  for (const AttentionSpec& spec : attention_specs(device.limits(), device.features().f16)) {
-    give(attention_key(spec), attention_source(spec));
+  // On a CPU adapter also what a GPU with its limits would get, for the compilers' sake.
+  for (const bool short_walks : {false, true}) {
+    if (short_walks && !is_cpu(device)) continue;
+    for (const AttentionSpec& spec : attention_specs(device.limits(), device.features().f16, short_walks)) {
+      if (!short_walks || spec.rolled) give(attention_key(spec), attention_source(spec));
+    }
   }
   give("attention/merge/float32", attention_merge_source(DType::f32));
   if (device.features().f16) give("attention/merge/float16", attention_merge_source(DType::f16));

@@ -133,6 +133,8 @@ std::string tile_source(const AttentionSpec& s) {
   const std::uint32_t column_quads = s.value_columns / 64;  // of a thread
   const std::uint32_t value_line = s.value_columns / 4;
   const std::string row_type = scalar ? "f32" : "vec4<f32>";
+  // Of the loops over depth, and over the threads of a row: both 16.
+  const std::string turns = s.rolled ? "params.depth" : number(kDepth);
   // Vector and component of row i of a thread.
   const auto of_row = [&](std::string_view name, std::uint32_t i) {
     return scalar ? fmt::format("{}{}", name, i) : fmt::format("{}{}.{}", name, i / 4, kComponents[i % 4]);
@@ -210,7 +212,7 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
                         value);
   }
   text += "      }\n      workgroupBarrier();\n";
-  text += fmt::format("      for (var i = 0u; i < {}u; i++) {{\n        let keys = key_stage[i * {}u + x];\n", kDepth,
+  text += fmt::format("      for (var i = 0u; i < {}; i++) {{\n        let keys = key_stage[i * {}u + x];\n", turns,
                       kKeys / 4 + 1);
   for (std::uint32_t i = 0; i < vectors; ++i) {
     text += fmt::format("        let a{0} = row_stage[i * {1}u + y * {2}u + {0}u];\n", i, line + 1, vectors);
@@ -247,7 +249,7 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   };
   text += per_vector("max(max(s$R.x, s$R.y), max(s$R.z, s$R.w))");
   text += "    workgroupBarrier();\n" + each(vectors, "    var high$R = m$R;\n");
-  text += "    for (var i = 0u; i < 16u; i++) {\n";
+  text += fmt::format("    for (var i = 0u; i < {}; i++) {{\n", turns);
   for (std::uint32_t i = 0; i < vectors; ++i) {
     text += fmt::format("      high{0} = max(high{0}, row_stage[i * {1}u + y * {2}u + {0}u]);\n", i, line, vectors);
   }
@@ -291,7 +293,7 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   }
   text += "      workgroupBarrier();\n";
   const auto sums = [&](bool careful) {
-    std::string out = fmt::format("        for (var i = 0u; i < {}u; i++) {{\n", kDepth);
+    std::string out = fmt::format("        for (var i = 0u; i < {}; i++) {{\n", turns);
     for (std::uint32_t i = 0; i < vectors; ++i) {
       out += fmt::format("          let w{0} = weights[(j1 + i) * {1}u + y * {2}u + {0}u];\n", i, line + 1, vectors);
     }
@@ -312,7 +314,7 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   for (std::uint32_t i = 0; i < vectors; ++i) {
     text += fmt::format("  row_stage[x * {0}u + y * {1}u + {2}u] = l{2};\n  l{2} = Rows();\n", line, vectors, i);
   }
-  text += "  workgroupBarrier();\n  for (var i = 0u; i < 16u; i++) {\n";
+  text += fmt::format("  workgroupBarrier();\n  for (var i = 0u; i < {}; i++) {{\n", turns);
   for (std::uint32_t i = 0; i < vectors; ++i) {
     text += fmt::format("    l{0} += row_stage[i * {1}u + y * {2}u + {0}u];\n", i, line, vectors);
   }
@@ -494,7 +496,8 @@ std::string lane_source(const AttentionSpec& s) {
 
 std::string attention_key(const AttentionSpec& s) {
   return fmt::format("attention/{}/{}/{}/{}/{}/{}",
-                     !s.cpu     ? "tile"
+                     s.rolled   ? "rolled"
+                     : !s.cpu   ? "tile"
                      : s.shares ? "share"
                                 : "lane",
                      to_string(s.dtype), s.quads ? 4 : 1, s.partial ? "part" : "whole", s.rows, s.value_columns);

@@ -65,6 +65,7 @@ AttentionPlan plan_attention(bool cpu, bool short_walks, const Limits& limits, c
   AttentionPlan plan;
   plan.spec = cpu ? lane_spec(rows, keys, quads) : tile_spec(limits, rows, value_dim);
   plan.spec.dtype = dtype;
+  plan.spec.rolled = !cpu && short_walks;
   plan.spec.quads = quads;
   const bool shares = plan.spec.shares;
   plan.tile_rows = plan.spec.rows * (shares ? 1 : 8);
@@ -94,7 +95,7 @@ AttentionPlan plan_attention(bool cpu, bool short_walks, const Limits& limits, c
   return plan;
 }
 
-std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16) {
+std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16, bool short_walks) {
   // By the choosing itself, over lengths around its seams.
   std::vector<AttentionSpec> all;
   for (const bool cpu : {false, true}) {
@@ -104,7 +105,7 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16) {
           for (int choice = 0; choice < (f16 ? 8 : 4); ++choice) {
             const DType dtype = (choice & 4) != 0 ? DType::f16 : DType::f32;
             const AttentionShape shape{1, 1, 1, rows, keys, 64, value_dim};
-            AttentionSpec spec = plan_attention(cpu, false, limits, shape, dtype, (choice & 1) != 0).spec;
+            AttentionSpec spec = plan_attention(cpu, short_walks, limits, shape, dtype, (choice & 1) != 0).spec;
             spec.partial = cpu || (choice & 2) != 0;
             const auto same = [&](const AttentionSpec& s) { return attention_key(s) == attention_key(spec); };
             if (std::none_of(all.begin(), all.end(), same)) all.push_back(spec);

@@ -15,6 +15,7 @@ namespace weft::ops {
 struct AttentionSpec {
   bool cpu = false;     ///< lanes work alone; else a workgroup takes a tile of rows and keys
   bool shares = false;  ///< cpu: lanes take shares of the keys and the same rows, else rows of their own
+  bool rolled = false;  ///< gpu, on a CPU adapter (forced): loops stay loops, its compiler takes too long else
   DType dtype = DType::f32;
   bool quads = false;      ///< q, k, v can be read and results written four at a time
   bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; cpu: always
@@ -39,12 +40,12 @@ struct AttentionPlan {
   std::uint64_t groups = 0;
 };
 
-/// `short_walks`: the device ends long loops (Mesa 22's lavapipe).
+/// `short_walks`: a CPU adapter, which may end long loops (Mesa 22's lavapipe).
 AttentionPlan plan_attention(bool cpu, bool short_walks, const Limits& limits, const AttentionShape& shape, DType dtype,
                              bool quads);
 
 /// Every spec that plan_attention can come to.
-std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16);
+std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16, bool short_walks);
 
 /// Equal keys, equal texts.
 std::string attention_key(const AttentionSpec& spec);

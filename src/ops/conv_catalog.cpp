@@ -2,7 +2,6 @@
 #include <set>
 
 #include "ops/catalog.h"
-#include "ops/conv.h"
 #include "ops/conv_codegen.h"
 #include "ops/pool.h"
 

@@ -61,6 +61,31 @@ std::string_view function_of(Activation a) {
   return "";
 }
 
+/// Columns are found from the start of their tile, whose own place takes two divisions: those by lengths of each column
+/// would take longer than a short sum.
+constexpr std::string_view kColumns = R"(
+struct Column { n: u32, h: u32, w: u32 }
+fn tile_start(column: u32) -> Column {
+  let line = column / params.out_w;
+  let n = line / params.out_h;
+  return Column(n, line - n * params.out_h, column - line * params.out_w);
+}
+// a / b and the rest, where a < b + 2^16: the quotient is small enough that its error is below 1.
+fn split(a: u32, b: u32) -> vec2u {
+  let q = u32(f32(a) / f32(b));
+  let rest = i32(a - q * b);
+  let less = rest < 0;
+  let more = rest >= i32(b);
+  return vec2u(q + select(0u, 1u, more) - select(0u, 1u, less),
+               u32(rest + select(0, i32(b), less) - select(0, i32(b), more)));
+}
+fn column_behind(start: Column, step: u32) -> Column {
+  let w = split(start.w + step, params.out_w);
+  let h = split(start.h + w.x, params.out_h);
+  return Column(start.n + h.x, h.y, w.y);
+}
+)";
+
 /// Parameters, bindings, and `finish`, which makes results of four sums.
 std::string head(const ConvSpec& s) {
   std::string text = "struct Params {\n";
@@ -89,6 +114,7 @@ std::string head(const ConvSpec& s) {
     value = fmt::format("to_f16({})", value);
   }
   text += math.source();
+  text += kColumns;
   text += R"(fn bias_of(row: u32) -> f32 {
   return select(0.0, f32(bias[select(0u, params.bias_offset + row, params.has_bias == 1u)]), params.has_bias == 1u);
 }
@@ -113,26 +139,25 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) t: u3
   let part = {};
   let begin = part * params.chunk;
   let end = min(begin + params.chunk, params.inner);
+  let start = tile_start(tile_n * {}u);
 )",
                      s.plan.threads, s.plan.lanes_channels ? "0u" : "rest % params.parts",
-                     s.plan.lanes_channels ? "rest" : "rest / params.parts");
+                     s.plan.lanes_channels ? "rest" : "rest / params.parts", s.plan.tile_n);
 }
 
-/// `n`, `h`, `w` of a column, suffixed: what it is in the batch and in the output.
-std::string column_of(std::string_view suffix, std::string_view column) {
+/// `n`, `h`, `w` of a column of the tile, suffixed: what it is in the batch and in the output.
+std::string column_of(const ConvSpec& s, std::string_view suffix, std::string_view column) {
   return fill(R"(
-  let rest$S = $COLUMN / params.out_w;
-  let w$S = $COLUMN - rest$S * params.out_w;
-  let n$S = rest$S / params.out_h;
-  let h$S = rest$S - n$S * params.out_h;
+  let at$S_ = column_behind(start, $COLUMN - tile_n * $TILE_N);
+  let w$S = at$S_.w;
+  let n$S = at$S_.n;
+  let h$S = at$S_.h;
 )",
-              {{"$COLUMN", std::string(column)}, {"$S", std::string(suffix)}});
+              {{"$COLUMN", std::string(column)}, {"$S", std::string(suffix)}, {"$TILE_N", word(s.plan.tile_n)}});
 }
 
-// -- block ----------------------------------------------------------------------------------------------------------
-
-/// `var sums`, an array of the named sums: what loops over results indexes. Loops, since compilers take long over the
-/// same few lines for each of up to 16 vectors.
+/// `var sums`, an array of the named sums: what loops over results indexes. Loops, of a length that no compiler knows,
+/// since compilers take long over the same few lines for each of up to 16 vectors.
 std::string sums_array(const std::vector<std::string>& names) {
   return fmt::format("  var sums = array<vec4f, {}>({});\n", names.size(), fmt::join(names, ", "));
 }
@@ -150,11 +175,11 @@ std::string block_store(const ConvSpec& s) {
     names.push_back(fmt::format("sum{}", i));
   std::string text = sums_array(names);
   text += fmt::format(
-      "  for (var i = 0u; i < {0}u; i++) {{\n    let column = tile_n * {1}u + {2};\n"
+      "  for (var i = 0u; i < {0}u + params.zero; i++) {{\n    let column = tile_n * {1}u + {2};\n"
       "    if ({3}column < params.columns) {{\n",
       plan.columns, plan.tile_n, plan.lanes_channels ? "i" : fmt::format("t + i * {}u", plan.threads),
       by_rows ? "" : "live && ");
-  text += column_of("", "column");
+  text += column_of(s, "", "column");
   text += fmt::format("  let o = {} + row * params.o_m;\n", kOutAt);
   if (!by_rows) {
     return text + R"(  let r = finish(sums[i / 4u] + vec4f(bias_of(g * params.rows + row)));
@@ -163,8 +188,9 @@ std::string block_store(const ConvSpec& s) {
   }
 )";
   }
-  text += fmt::format("  for (var q = 0u; q < {}u; q++) {{\n    let first = row + q * 4u;\n    let b = vec4f(",
-                      plan.rows / 4);
+  text += fmt::format(
+      "  for (var q = 0u; q < {}u + params.zero; q++) {{\n    let first = row + q * 4u;\n    let b = vec4f(",
+      plan.rows / 4);
   for (std::uint32_t e = 0; e < 4; ++e) {
     text += fmt::format("{}bias_of(g * params.rows + min(first + {}u, params.rows - 1u))", e == 0 ? "" : ", ", e);
   }
@@ -200,7 +226,7 @@ std::string block_source(const ConvSpec& s) {
     text += fmt::format("  let column{} = tile_n * {}u + {}{}u;\n", i, plan.tile_n, plan.lanes_channels ? "" : "t + ",
                         plan.lanes_channels ? i : i * plan.threads);
     text += fmt::format("  let held{0} = min(column{0}, params.columns - 1u);\n", i);
-    text += column_of(std::to_string(i), fmt::format("held{}", i));
+    text += column_of(s, std::to_string(i), fmt::format("held{}", i));
     text += fmt::format(
         "  let ph{0} = h{0} * params.step_h + params.base_h;\n"
         "  let pw{0} = w{0} * params.step_w + params.base_w;\n",
@@ -315,7 +341,7 @@ std::string packed_source(const ConvSpec& s) {
     text += fmt::format(
         "  let column{0} = tile_n * {1}u + t + {2}u;\n  let held{0} = min(column{0}, params.columns - 1u);\n", i,
         plan.tile_n, i * plan.threads);
-    text += column_of(std::to_string(i), fmt::format("held{}", i));
+    text += column_of(s, std::to_string(i), fmt::format("held{}", i));
     text += fill(R"(  let x$I = params.x_offset + g * params.x_g + n$I * params.x_n +
             (h$I * params.step_h + params.base_h) * params.x_h + (w$I * params.step_w + params.base_w) * params.x_w;
 )",
@@ -408,45 +434,36 @@ std::string tile_source(const ConvSpec& s) {
   const std::uint32_t lanes_n = plan.tile_n / plan.columns;
   const std::uint32_t across_m = plan.tile_m / 4;
   const std::uint32_t across_n = plan.tile_n / 4;
-  const TileShare a{depth * across_m / threads, across_m, s.f_inner};
+  const TileShare a{depth * across_m / threads, across_m, true};
   const TileShare b{depth * across_n / threads, across_n, s.x_inner};
   // One vec4 of padding a row where neighbouring threads write along the inner axis, else they meet in one bank.
-  const std::uint32_t row_a = across_m + (s.f_inner ? 1 : 0);
+  const std::uint32_t row_a = across_m + 1;
   const std::uint32_t row_b = across_n + (s.x_inner ? 1 : 0);
 
   std::string text = head(s);
-  text += fmt::format("fn place(column: u32, part: u32, g: u32) -> u32 {{\n{}  return {};\n}}\n",
-                      column_of("", "column"), kOutAt);
+  text += fmt::format(
+      "fn place(start: Column, tile_n: u32, column: u32, part: u32, g: u32) -> u32 {{\n{}  return {};\n}}\n",
+      column_of(s, "", "column"), kOutAt);
   text += fmt::format("var<workgroup> tile_a: array<vec4f, {}>;\nvar<workgroup> tile_b: array<vec4f, {}>;\n",
                       depth * row_a, depth * row_b);
   text += entry(s);
 
   std::string load, keep, next;
-  // Rows of the filter: quad i of the tile holds rows i, i + across, ...: with threads along rows they are neighbours.
+  // Of the filter, whose inner axis is what lies side by side as a rule: quad i holds the rows i, i + across, ...
+  text += indices_of("ja", a.place(0, threads, depth));
+  next += advance_by_tile("ja", depth);
+  load +=
+      "      let ja_f = ja_0 * params.f_0 + ja_1 * params.f_1 + ja_2 * params.f_2;\n      let ja_in = ja_j < end;\n";
   for (std::uint32_t q = 0; q < a.quads; ++q) {
-    const std::string ja = a.inner ? "ja" : fmt::format("ja{}", q);
-    if (!a.inner || q == 0) {
-      text += indices_of(ja, a.place(q, threads, depth));
-      next += advance_by_tile(ja, depth);
-      load += fmt::format(
-          "      let {0}_f = {0}_0 * params.f_0 + {0}_1 * params.f_1 + {0}_2 * params.f_2;\n"
-          "      let {0}_in = {0}_j < end;\n",
-          ja);
-    }
-    if (a.inner || q == 0) {
-      for (std::uint32_t e = 0; e < 4; ++e) {
-        text += fmt::format(
-            "  let f{}_{} = params.f_offset + group * params.f_g + min(tile_m * {}u + {} + {}u, params.rows - 1u) * "
-            "params.f_m;\n",
-            q, e, plan.tile_m, a.quad(q, threads, depth), e * across_m);
-      }
-    }
     load += fmt::format("      qa{} = vec4f(", q);
     for (std::uint32_t e = 0; e < 4; ++e) {
-      load += fmt::format("{}f32(f[select(params.f_offset, f{}_{} + {}_f, {}_in)])", e == 0 ? "" : ", ",
-                          a.inner ? q : 0, e, ja, ja);
+      text += fmt::format(
+          "  let f{}_{} = params.f_offset + group * params.f_g + min(tile_m * {}u + {} + {}u, params.rows - 1u) * "
+          "params.f_m;\n",
+          q, e, plan.tile_m, a.quad(q, threads, depth), e * across_m);
+      load += fmt::format("{}f32(f[select(params.f_offset, f{}_{} + ja_f, ja_in)])", e == 0 ? "" : ", ", q, e);
     }
-    load += fmt::format(");\n      qa{0} = select(vec4f(), qa{0}, {1}_in);\n", q, ja);
+    load += fmt::format(");\n      qa{0} = select(vec4f(), qa{0}, ja_in);\n", q);
     keep += fmt::format("      tile_a[({}) * {}u + {}] = qa{};\n", a.place(q, threads, depth), row_a,
                         a.quad(q, threads, depth), q);
     text += fmt::format("  var qa{} = vec4f();\n", q);
@@ -468,7 +485,7 @@ std::string tile_source(const ConvSpec& s) {
         const std::string n = fmt::format("{}_{}", q, e);
         text += fmt::format("  let c{} = min(tile_n * {}u + {} + {}u, params.columns - 1u);\n", n, plan.tile_n,
                             b.quad(q, threads, depth), e * across_n);
-        text += column_of(n, "c" + n);
+        text += column_of(s, n, "c" + n);
         text += fill(R"(  let ph$N = h$N * params.step_h + params.base_h;
   let pw$N = w$N * params.step_w + params.base_w;
   let x$N = params.x_offset + group * params.x_g + n$N * params.x_n + ph$N * params.x_h + pw$N * params.x_w;
@@ -533,13 +550,14 @@ std::string tile_source(const ConvSpec& s) {
     for (std::uint32_t r = 0; r < plan.rows; ++r) names.push_back(fmt::format("sum{}_{}", r, q));
   }
   text += sums_array(names);
-  text += fmt::format("  let g = group;\n  for (var q = 0u; q < {}u; q++) {{\n", quads_n);
+  text += fmt::format("  let g = group;\n  for (var q = 0u; q < {}u + params.zero; q++) {{\n", quads_n);
   for (std::uint32_t e = 0; e < 4; ++e) {
     text += fmt::format(
-        "  let column{0} = tile_n * {1}u + lane_n + q * {2}u + {3}u;\n  let at{0} = place(column{0}, part, g);\n", e,
-        plan.tile_n, lanes_n, e * across_n);
+        "  let column{0} = tile_n * {1}u + lane_n + q * {2}u + {3}u;\n  let at{0} = place(start, tile_n, column{0}, "
+        "part, g);\n",
+        e, plan.tile_n, lanes_n, e * across_n);
   }
-  text += fmt::format(R"(  for (var r = 0u; r < {0}u; r++) {{
+  text += fmt::format(R"(  for (var r = 0u; r < {0}u + params.zero; r++) {{
     let row = tile_m * {1}u + lane_m + r % 4u * {2}u + r / 4u * {3}u;
     if (row < params.rows) {{
       let v = finish(sums[q * {0}u + r] + vec4f(bias_of(g * params.rows + row)));
@@ -550,17 +568,6 @@ std::string tile_source(const ConvSpec& s) {
     text += fmt::format("      if (column{0} < params.columns) {{ out[at{0} + o] = v.{1}; }}\n", e, kComponents[e]);
   }
   return text + "    }\n  }\n  }\n}\n";
-}
-
-}  // namespace
-
-std::string conv_key(const ConvSpec& s) {
-  constexpr std::string_view kinds[] = {"tile", "block", "packed"};
-  const ConvPlan& p = s.plan;
-  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}{}/{}", kinds[static_cast<std::size_t>(p.kind)], p.tile_m,
-                     p.tile_n, p.threads, p.rows, p.columns, p.depth, wgsl_name(s.in), wgsl_name(s.out),
-                     p.lanes_channels ? 'c' : '-', s.moves ? 'm' : '-', s.divided ? 'd' : '-', s.x_inner ? 'x' : '-',
-                     s.f_inner ? 'f' : '-', static_cast<int>(s.activation));
 }
 
 std::string conv_source(const ConvSpec& spec) {
@@ -606,6 +613,35 @@ fn element(start: u32, e: u32, inside: bool) -> f32 {
                  element(start, e + 3u, inside));
 }
 )";
+}
+
+}  // namespace
+
+std::string conv_key(const ConvSpec& s) {
+  constexpr std::string_view kinds[] = {"tile", "block", "packed"};
+  const ConvPlan& p = s.plan;
+  return fmt::format("conv/{}/{}x{}/{}/{}x{}/{}/{}-{}/{}{}{}{}/{}", kinds[static_cast<std::size_t>(p.kind)], p.tile_m,
+                     p.tile_n, p.threads, p.rows, p.columns, p.depth, wgsl_name(s.in), wgsl_name(s.out),
+                     p.lanes_channels ? 'c' : '-', s.moves ? 'm' : '-', s.divided ? 'd' : '-', s.x_inner ? 'x' : '-',
+                     static_cast<int>(s.activation));
+}
+
+std::string pack_key(DType in) {
+  return fmt::format("conv/pack/{}", to_string(in));
+}
+
+KernelOptions pack_options(DType in) {
+  KernelOptions options;
+  options.source = pack_source(in);
+  options.label = "weft.conv.pack";
+  return options;
+}
+
+KernelOptions conv_options(const ConvSpec& spec) {
+  KernelOptions options;
+  options.source = conv_source(spec);
+  options.label = "weft.conv";
+  return options;
 }
 
 }  // namespace weft::ops

@@ -1,11 +1,11 @@
 // The WGSL of convolutions. Text only: needs no device.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 
 #include "ops/conv_plan.h"
+#include "weft/kernel.h"
 
 namespace weft::ops {
 
@@ -44,11 +44,12 @@ struct PackParams {
   std::uint32_t offset = 0, stride_a = 0, stride_b = 0, stride_c = 0, stride_d = 0, stride_e = 0;
 };
 /// Bindings x and out.
-std::string pack_source(DType in);
+KernelOptions pack_options(DType in);
+std::string pack_key(DType in);
 
 /// Names the spec: equal keys, equal text.
 std::string conv_key(const ConvSpec& spec);
 /// Bindings x, f, out and bias, for which any array of x's dtype may stand where there is none.
-std::string conv_source(const ConvSpec& spec);
+KernelOptions conv_options(const ConvSpec& spec);
 
 }  // namespace weft::ops

@@ -21,8 +21,8 @@ constexpr std::uint64_t kPackedRows = 3, kPackedChannels = 3;  // fewer are not 
 constexpr std::uint64_t kGpuFill = 256, kGpuLeastPart = 128;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 1024;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all. A block's loops take at most
-// two turns a product.
-constexpr std::uint64_t kLongestPart = 30000;
+// two turns a product, a tile's nine for eight.
+constexpr std::uint64_t kLongestPart = 30000, kLongestTilePart = 50000;
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
@@ -63,8 +63,9 @@ std::uint64_t groups_of(const ConvPlan& plan, const ConvProblem& p) {
                              : ceil_div(p.rows, plan.tile_m) * tiles_n * p.groups;
 }
 
-ConvPlan packed_plan(std::uint32_t rows, std::uint32_t columns) {
-  ConvPlan plan = block_plan(kCpuLanes, rows, columns, false);
+/// 32 vectors of sums: more of them were faster on Mesa 22 (8 x 8 by a quarter) and slower on Mesa 25 (by a half).
+ConvPlan packed_plan(std::uint32_t rows) {
+  ConvPlan plan = block_plan(kCpuLanes, rows, rows == 8 ? 4 : 8, false);
   plan.kind = ConvKind::packed;
   return plan;
 }
@@ -72,7 +73,7 @@ ConvPlan packed_plan(std::uint32_t rows, std::uint32_t columns) {
 ConvPlan choose_blocks(bool cpu, const ConvProblem& p) {
   const std::uint32_t lanes = cpu ? kCpuLanes : kGpuLanes;
   if (cpu && p.can_pack && p.rows >= kPackedRows && p.channels >= kPackedChannels) {
-    return packed_plan(p.rows > 4 ? 8 : 4, p.columns > 4 * kCpuLanes ? 8 : 4);
+    return packed_plan(p.rows > 4 ? 8 : 4);
   }
   if (p.rows >= 3) return block_plan(lanes, 4, 4, false);
   // One row a lane. Along the columns, unless neighbours in memory are the channels, or columns are few.
@@ -101,7 +102,7 @@ ConvPlan choose_conv(bool cpu, const Limits& limits, const ConvProblem& p) {
   if (groups < fill && p.inner >= 2 * least_part) {
     plan.splits = std::min(ceil_div(fill, groups), p.inner / least_part);
   }
-  plan.splits = std::max(plan.splits, ceil_div(p.inner, kLongestPart));
+  plan.splits = std::max(plan.splits, ceil_div(p.inner, plan.kind == ConvKind::tile ? kLongestTilePart : kLongestPart));
   return plan;
 }
 
@@ -115,13 +116,55 @@ std::vector<ConvPlan> conv_plans(bool cpu, const Limits& limits) {
   const std::uint32_t lanes = cpu ? kCpuLanes : kGpuLanes;
   plans.push_back(block_plan(lanes, 4, 4, false));
   if (cpu) {
-    for (const std::uint32_t rows : {4u, 8u}) {
-      for (const std::uint32_t columns : {4u, 8u}) plans.push_back(packed_plan(rows, columns));
-    }
+    for (const std::uint32_t rows : {4u, 8u}) plans.push_back(packed_plan(rows));
   }
   plans.push_back(block_plan(lanes, 1, 4, false));
   plans.push_back(block_plan(lanes, 1, 4, true));
   return plans;
+}
+
+std::vector<ConvSpec> conv_specs(bool cpu, const Limits& limits, bool f16) {
+  std::vector<ConvSpec> specs;
+  const auto add_dtypes = [&](ConvSpec spec) {
+    for (const Activation activation :
+         {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      spec.activation = activation;
+      // From f32 to f16: packed without a bias. From f16 to f32: parts of a sum.
+      for (const DType in : {DType::f32, DType::f16}) {
+        for (const DType out : {DType::f32, DType::f16}) {
+          const bool part = in == DType::f16 && out == DType::f32;
+          if ((in == DType::f16 || out == DType::f16) && !f16) continue;
+          if (spec.plan.kind == ConvKind::packed ? part : in == DType::f32 && out == DType::f16) continue;
+          if (part && activation != Activation::none) continue;
+          spec.in = in;
+          spec.out = out;
+          specs.push_back(spec);
+        }
+      }
+    }
+  };
+  for (const ConvPlan& plan : conv_plans(cpu, limits)) {
+    ConvSpec spec;
+    spec.plan = plan;
+    switch (plan.kind) {
+      case ConvKind::packed: add_dtypes(spec); break;
+      case ConvKind::tile:
+        for (const bool x_inner : {false, true}) {
+          spec.x_inner = x_inner;
+          add_dtypes(spec);
+        }
+        break;
+      case ConvKind::block:
+        add_dtypes(spec);
+        spec.moves = true;
+        add_dtypes(spec);
+        spec.moves = false;
+        spec.divided = true;
+        add_dtypes(spec);
+        break;
+    }
+  }
+  return specs;
 }
 
 }  // namespace weft::ops

@@ -49,8 +49,9 @@ struct ConvSpec {
   bool moves = false;      ///< block: the innermost of the inner axes moves along a spatial axis
   bool divided = false;    ///< block: places are divided by a stride; those that don't divide hold nothing
   bool x_inner = false;    ///< tile: neighbours of x lie along the inner axis
-  bool f_inner = false;    ///< tile: neighbours of the filter lie along the inner axis
   Activation activation = Activation::none;
 };
+/// Every spec that convolutions can come to with the plans of one kernel class.
+std::vector<ConvSpec> conv_specs(bool cpu, const Limits& limits, bool f16);
 
 }  // namespace weft::ops

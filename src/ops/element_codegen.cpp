@@ -536,21 +536,22 @@ ElementSlice slice_of(const std::vector<ElementNode>& nodes, std::int32_t result
     throw Error(ErrorCode::internal, fmt::format("elementwise: no node {} among {}", result, nodes.size()),
                 "report this");
   }
-  std::vector<char> used(nodes.size(), 0);
-  used[static_cast<std::size_t>(result)] = 1;
+  constexpr std::int32_t kUnused = -2, kUsed = -1;
+  std::vector<std::int32_t> number(nodes.size(), kUnused);  // in the slice, once it is there
+  number[static_cast<std::size_t>(result)] = kUsed;
   const auto is_leaf = [](const ElementNode& n) {
     return n.kind == Kind::input || n.kind == Kind::scalar || n.kind == Kind::iota;
   };
   for (std::size_t i = static_cast<std::size_t>(result) + 1; i-- > 0;) {
-    if (!used[i] || is_leaf(nodes[i])) continue;
+    if (number[i] == kUnused || is_leaf(nodes[i])) continue;
     for (std::int32_t from : {nodes[i].a, nodes[i].b, nodes[i].c}) {
-      if (from >= 0) used[static_cast<std::size_t>(from)] = 1;
+      if (from >= 0) number[static_cast<std::size_t>(from)] = kUsed;
     }
   }
   ElementSlice out;
-  std::vector<std::int32_t> number(nodes.size(), -1);
+  out.nodes.reserve(nodes.size());
   for (std::size_t i = 0; i <= static_cast<std::size_t>(result); ++i) {
-    if (!used[i]) continue;
+    if (number[i] == kUnused) continue;
     ElementNode n = nodes[i];
     if (n.kind == Kind::input) {
       out.inputs.push_back(n.a);
@@ -574,8 +575,8 @@ ElementSlice slice_of(const std::vector<ElementNode>& nodes, std::int32_t result
   return out;
 }
 
-std::string element_key(const ElementSlice& program, const ElementForm& form) {
-  std::string key = "elementwise ";
+void element_key(const ElementSlice& program, const ElementForm& form, std::string& key) {
+  key = "elementwise ";
   const auto out = std::back_inserter(key);
   key += "web"[static_cast<int>(form.store)];
   if (form.strided_out) key += 's';
@@ -595,7 +596,6 @@ std::string element_key(const ElementSlice& program, const ElementForm& form) {
       case Kind::cast: fmt::format_to(out, "c{}", n.a); break;
     }
   }
-  return key;
 }
 
 std::string element_label(const ElementSlice& program) {

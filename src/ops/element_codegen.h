@@ -72,8 +72,8 @@ struct ElementValues {
 /// Threads of a workgroup.
 inline constexpr std::uint32_t kElementGroup = 128;
 
-/// A short name of the kernel: equal keys, equal texts.
-std::string element_key(const ElementSlice& program, const ElementForm& form);
+/// Writes a short name of the kernel: equal keys, equal texts.
+void element_key(const ElementSlice& program, const ElementForm& form, std::string& key);
 /// What traces and tables call it: the operations in order, "multiply+add+relu"; "copy" when there are none.
 std::string element_label(const ElementSlice& program);
 std::string element_source(const ElementSlice& program, const ElementForm& form);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -154,12 +155,27 @@ std::uint32_t bits_of(const Scalar& s, DType dtype) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(real()));
 }
 
+/// What a run fills anew for each dispatch. One a thread, kept, because small ops are many and allocations dear.
+struct Scratch {
+  ElementValues values;
+  ElementForm form;
+  std::string key;
+  std::vector<dispatch::Operand> operands;
+  std::vector<std::uint32_t> words;
+};
+
+Scratch& scratch() {
+  static thread_local Scratch s;
+  s.values.scalars.clear();
+  return s;
+}
+
 /// Runs one program over one output.
 class Run {
  public:
   Run(const ElementSlice& program, const std::vector<Tensor>& inputs, const std::vector<Scalar>& scalars,
       const Tensor& out, bool owns_out)
-      : program_(program), device_(out.device()), owns_out_(owns_out) {
+      : program_(program), device_(out.device()), owns_out_(owns_out), scratch_(scratch()) {
     for (std::size_t i = 0; i < program.scalars.size(); ++i) {
       values_.scalars.push_back(
           bits_of(scalars[static_cast<std::size_t>(program.scalars[i])], program.scalar_dtypes[i]));
@@ -167,10 +183,11 @@ class Run {
     Piece all;
     all.shape = out.shape();
     all.out = {&out, out.offset(), out.strides()};
+    all.inputs.reserve(program.inputs.size());
     for (std::int32_t i : program.inputs) {
       const Tensor& x = inputs[static_cast<std::size_t>(i)];
       all.inputs.push_back({&x, x.offset(), stretched(x, out.shape())});
-      in_place_.push_back(is_in_place(x, all.inputs.back().strides, out, i));
+      in_place_[all.inputs.size() - 1] = is_in_place(x, all.inputs.back().strides, out, i);
     }
     split(std::move(all));
   }
@@ -244,7 +261,8 @@ class Run {
     const bool dense = is_dense(p.shape, p.out.strides);
     const auto quads_in = [](const Reach& r, DType t) { return r.size / (4 * size_of(t)); };
 
-    ElementForm form;
+    ElementForm& form = scratch_.form;
+    form.inputs.clear();
     form.rank = static_cast<std::uint32_t>(rank);
     values_.count = count;
     values_.shift = 0;
@@ -265,8 +283,9 @@ class Run {
     form.rows = rank > 1 && p.shape[inner] % 4 == 0 && values_.shift == 0;
 
     values_.offsets.clear();
-    values_.strides.resize(p.inputs.size());
-    std::vector<dispatch::Operand> operands;
+    if (values_.strides.size() < p.inputs.size()) values_.strides.resize(p.inputs.size());
+    std::vector<dispatch::Operand>& operands = scratch_.operands;
+    operands.clear();
     for (std::size_t k = 0; k < p.inputs.size(); ++k) {
       const Operand& x = p.inputs[k];
       const Reach in = reach_of(x, p.shape);
@@ -303,8 +322,8 @@ class Run {
     values_.out_strides.clear();
     for (std::int64_t s : p.out.strides) values_.out_strides.push_back(static_cast<std::uint32_t>(s));
 
-    const std::string key = element_key(program_, form);
-    const Kernel kernel = dispatch::library_kernel(state_of(device_), key, [&] {
+    element_key(program_, form, scratch_.key);
+    const Kernel kernel = dispatch::library_kernel(state_of(device_), scratch_.key, [&] {
       KernelOptions options;
       options.source = element_source(program_, form);
       options.label = element_label(program_);
@@ -318,9 +337,10 @@ class Run {
   const ElementSlice& program_;
   const Device& device_;
   const bool owns_out_;
-  std::vector<bool> in_place_;
-  ElementValues values_;
-  std::vector<std::uint32_t> words_;
+  std::array<bool, ElementProgram::kMaxInputs> in_place_{};
+  Scratch& scratch_;
+  ElementValues& values_ = scratch_.values;
+  std::vector<std::uint32_t>& words_ = scratch_.words;
 };
 
 void check_storage(const Tensor& x) {
@@ -333,9 +353,9 @@ void check_storage(const Tensor& x) {
 
 void execute(const ElementSlice& slice, const std::vector<Tensor>& inputs, const std::vector<Scalar>& scalars,
              std::size_t operations, const Tensor& out, bool owns_out) {
-  std::vector<const Tensor*> all{&out};
-  for (const Tensor& x : inputs) all.push_back(&x);
-  const Device& device = common_device("elementwise", all);
+  std::array<const Tensor*, ElementProgram::kMaxInputs + 1> all{&out};
+  for (std::size_t i = 0; i < inputs.size(); ++i) all[i + 1] = &inputs[i];
+  const Device& device = common_device("elementwise", std::span(all.data(), inputs.size() + 1));
   for (const Tensor& x : inputs) stretched(x, out.shape());
   if (out.size() == 0) return;
   Run(slice, inputs, scalars, out, owns_out);

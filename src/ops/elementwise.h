@@ -28,6 +28,8 @@ struct ElementNode {
 /// dtypes and operations choose the kernel, never the lengths.
 class ElementProgram {
  public:
+  ElementProgram() { nodes_.reserve(4); }
+
   /// At most this many distinct input tensors, so that WebGPU's least promise of 8 storage buffers holds the output
   /// too.
   static constexpr std::size_t kMaxInputs = 7;

@@ -92,7 +92,9 @@ void visit_form(const ElementSlice& slice, const ElementForm& form, const Kernel
   KernelOptions options;
   options.source = element_source(slice, form);
   options.label = element_label(slice);
-  visit(element_key(slice, form), options);
+  std::string key;
+  element_key(slice, form, key);
+  visit(key, options);
 }
 
 /// A program's two layouts: all in quads from the start of their memory, and all inputs by their strides.

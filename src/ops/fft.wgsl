@@ -61,24 +61,17 @@ fn read_in(place: u32, i: u32) -> vec2f {
   if (PLAIN) {
     return widened(x[place + i * params.in_stride]);
   }
-  var at = i;
+  // By selection: a branch for each of eight points of a butterfly takes CPU adapters' compilers seconds.
   let mirrored = has(HERMITIAN) && i > params.points / 2u;
-  if (mirrored) {
-    at = params.points - i;
-  }
-  if (i >= params.points || at >= params.in_length) {
-    return vec2f();
-  }
-  var v = widened(x[place + at * params.in_stride]);
-  if (has(HERMITIAN)) {
-    // Point 0, and the middle one, are their own conjugates.
-    v.y = select(select(v.y, -v.y, mirrored), 0.0, i == 0u || 2u * i == params.points);
-  }
-  if (has(SWAP_IN)) {
-    v = v.yx;
-  }
+  let at = select(i, params.points - i, mirrored);
+  let there = i < params.points && at < params.in_length;
+  var v = select(vec2f(), widened(x[place + select(0u, at * params.in_stride, there)]), there);
+  // Point 0, and the middle one, are their own conjugates.
+  let own = has(HERMITIAN) && (i == 0u || 2u * i == params.points);
+  v.y = select(select(v.y, -v.y, mirrored), 0.0, own);
+  v = select(v, v.yx, has(SWAP_IN));
   if (has(CHIRP_IN)) {
-    v = product(v, factors_in[i]);
+    v = product(v, factors_in[min(i, params.points - 1u)]);
   }
   return v;
 }
@@ -91,18 +84,12 @@ fn write_out(place: u32, k: u32, sum: vec2f) {
   if (k >= params.out_length) {
     return;
   }
-  var v = sum;
-  if (has(SWAP_SUMS)) {
-    v = v.yx;
-  }
+  var v = select(sum, sum.yx, has(SWAP_SUMS));
   if (has(FACTORS_OUT)) {
     v = product(v, factors_out[k]);
   }
   v *= params.scale;
-  if (has(SWAP_OUT)) {
-    v = v.yx;
-  }
-  out[place + k * params.out_stride] = narrowed(v);
+  out[place + k * params.out_stride] = narrowed(select(v, v.yx, has(SWAP_OUT)));
 }
 
 struct Four { a: vec2f, b: vec2f, c: vec2f, d: vec2f }

@@ -10,6 +10,7 @@
 #include "ops/infer.h"
 #include "ops/infer_indexing.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/slices.h"
 #include "weft/ops.h"
 
@@ -229,7 +230,7 @@ Tensor gather_rows(std::string_view op, const Shape& shape, const RowGather& gat
   const Tensor dense = dense_indices(op, gather.indices);
   if (check == IndexCheck::checked) check_indices(op, dense, gather.indices.shape(), axes);
   if (x.size() == 0) return device.zeros(shape, x.dtype());  // trusted indices, and nothing that they could mean
-  Tensor out = device.empty(shape, x.dtype());
+  Tensor out = ops::new_result(device, shape, x.dtype());
   if (out.size() == 0) return out;
 
   Units units{
@@ -294,7 +295,7 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, std::int64_t axis
   const Tensor dense = ops::dense_indices(kOp, indices);
   if (check == IndexCheck::checked) ops::check_indices(kOp, dense, shape, checked);
   if (x.size() == 0) return device.zeros(shape, x.dtype());
-  Tensor out = device.empty(shape, x.dtype());
+  Tensor out = ops::new_result(device, shape, x.dtype());
   if (out.size() == 0) return out;
 
   const std::vector<ops::AlongAxis> axes = ops::along_axes(x, shape, at);

@@ -24,6 +24,13 @@ void check_factor(std::string_view name, double factor, DType dtype) {
               "use a whole number below 2^31, or cast the operands to float32");
 }
 
+void check_activation(Activation activation, DType dtype) {
+  if (is_float(dtype) || activation == Activation::none || activation == Activation::relu) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: gelu and silu of {} are no integers", kOp, to_string(dtype)),
+              "cast the operands to float32, or use matmul");
+}
+
 void check_aliases(const Tensor& c, std::string_view name, const Tensor& x) {
   if (!x || !(x.buffer() == c.buffer())) return;
   throw Error(ErrorCode::invalid_argument,
@@ -51,6 +58,7 @@ void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOpti
   const DType product = gemm_type(a.dtype(), b.dtype(), c.dtype());
   check_factor("alpha", options.alpha, product);
   check_factor("beta", options.beta, product);
+  check_activation(options.activation, product);
   const bool matrices = a.rank() >= 2 && b.rank() >= 2;  // else the check of shapes throws
   const Tensor op_a = matrices && options.transpose_a ? swap_last_two(a) : a;
   const Tensor op_b = matrices && options.transpose_b ? swap_last_two(b) : b;
@@ -90,8 +98,7 @@ void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOpti
   p.residual = addend(options.residual);
   p.alpha = options.alpha;
   p.beta = options.beta;
-  p.activation =
-      c.dtype() == DType::u32 && options.activation == Activation::relu ? Activation::none : options.activation;
+  p.activation = c.dtype() == DType::u32 ? Activation::none : options.activation;  // relu of no sign
   run_product(device, p, kOp, tuning);
 }
 

@@ -220,6 +220,14 @@ fn store_rows(p: Place, row: u32, sum: vec4<Sum>, count: u32) {
   return text + "}\nfn store_row(p: Place, row: u32, sum: Sum) { store_rows(p, row, vec4<Sum>(sum), 1u); }\n";
 }
 
+/// `store` for each of `count` sums, by name: in a loop whose end the compiler can't know, for the epilogue is long,
+/// and unrolled it takes ten times as long to compile as the rest.
+std::string store_loop(std::string_view names, std::uint32_t count, std::string_view store) {
+  return fmt::format(
+      "var sums = array<vec4<Sum>, {0}>({1});\nfor (var i = 0u; i < {0}u * min(params.groups, 1u); i++) {{\n{2}\n}}\n",
+      count, names, store);
+}
+
 std::string entry(const MatmulSpec& s) {
   return fmt::format(R"(
 @compute @workgroup_size({})
@@ -410,26 +418,15 @@ std::string tile_source(const MatmulSpec& s) {
       "}}\n}}\nif (k0 >= params.k) {{ break; }}\nworkgroupBarrier();\n{}workgroupBarrier();\nk0 += {}u;\n}}\n",
       both(a.keep, b.keep), kDepth);
   if (s.full) {
-    // One call in a loop, whose end the compiler can't know: the epilogue is long, and unrolled takes ten times as long
-    // to compile as the rest.
     std::string names;
     for (std::uint32_t r = 0; r < plan.rows; ++r) {
       for (std::uint32_t q = 0; q < quads_n; ++q) names += fmt::format("c{}_{}, ", r, q);
     }
-    text += fill(R"(var sums = array<vec4<Sum>, $COUNT>($NAMES);
-for (var i = 0u; i < $COUNTu * min(params.groups, 1u); i++) {
-  let r = i / $QUADSu;
-  store(p, p.tile_m * $TILE_Mu + (y + r / 4u * $LANES_Mu) * 4u + r % 4u,
-        p.tile_n * $TILE_Nu + (x + i % $QUADSu * $LANES_Nu) * 4u, sums[i]);
-}
-)",
-                 {{"$COUNT", std::to_string(plan.rows * quads_n)},
-                  {"$NAMES", names},
-                  {"$QUADS", std::to_string(quads_n)},
-                  {"$TILE_M", std::to_string(plan.tile_m)},
-                  {"$TILE_N", std::to_string(plan.tile_n)},
-                  {"$LANES_M", std::to_string(lanes_m)},
-                  {"$LANES_N", std::to_string(lanes_n)}});
+    const std::string store = fmt::format(
+        "let r = i / {0}u;\nstore(p, p.tile_m * {1}u + (y + r / 4u * {2}u) * 4u + r % 4u, "
+        "p.tile_n * {3}u + (x + i % {0}u * {4}u) * 4u, sums[i]);",
+        quads_n, plan.tile_m, lanes_m, plan.tile_n, lanes_n);
+    text += store_loop(names, plan.rows * quads_n, store);
     return text + "}\n";
   }
   for (std::uint32_t r = 0; r < plan.rows; ++r) {
@@ -544,10 +541,8 @@ std::string block_source(const MatmulSpec& s) {
     for (std::uint32_t r = 0; r < plan.rows; ++r) {
       for (std::uint32_t q = 0; q < quads; ++q) names += fmt::format("c{}_{}, ", r, q);
     }
-    text += fill(R"(var sums = array<vec4<Sum>, $COUNT>($NAMES);
-for (var i = 0u; i < $COUNTu * min(params.groups, 1u); i++) { store(p, row + i / $QUADSu, column + i % $QUADSu * 4u, sums[i]); }
-)",
-                 {{"$COUNT", std::to_string(plan.rows * quads)}, {"$NAMES", names}, {"$QUADS", std::to_string(quads)}});
+    text += store_loop(names, plan.rows * quads,
+                       fmt::format("store(p, row + i / {0}u, column + i % {0}u * 4u, sums[i]);", quads));
     return text + "}\n";
   }
   for (std::uint32_t r = 0; r < plan.rows; ++r) {
@@ -604,12 +599,19 @@ std::string vector_step(const MatmulSpec& s) {
 
 std::string vector_block_source(const MatmulSpec& s) {
   std::string text = head(s) + int8_functions(s) + store_row(s) + entry(s);
-  text += fmt::format("let row = p.tile_m * {}u + t * {}u;\n", s.plan.tile_m, s.plan.rows);
+  text += fmt::format("let row = p.tile_m * {}u + t * {}u;\nif (row >= params.m) {{ return; }}\n", s.plan.tile_m,
+                      s.plan.rows);
   text += vector_rows(s);
   if (s.a_transposed) {
     text += vector_sums(s);
     text += fmt::format("for (var k = 0u; k < params.k; k++) {{\n{}}}\n", vector_step(s));
-    for (std::uint32_t q = 0; q < s.plan.rows / 4; ++q) {
+    const std::uint32_t quads = s.plan.rows / 4;
+    if (s.full) {
+      std::string names;
+      for (std::uint32_t q = 0; q < quads; ++q) names += fmt::format("sum{}, ", q);
+      return text + store_loop(names, quads, "store_rows(p, row + i * 4u, sums[i], 4u);") + "}\n";
+    }
+    for (std::uint32_t q = 0; q < quads; ++q) {
       text += fmt::format("store_rows(p, row + {}u, sum{}, 4u);\n", 4 * q, q);
     }
     return text + "}\n";

@@ -21,6 +21,9 @@ constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
 // Of few rows or columns each operand element is used a few times: reading wants all of a GPU at work.
 constexpr std::uint64_t kGpuSkinny = 32, kGpuSkinnyFill = 1024, kGpuSkinnyLeastPart = 256;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
+// A vector by a matrix whose lines are at least so long is read in so many lines at a time: each group reads a stretch
+// of every line, and the pages of more lines than these drop out of caches before the next group comes.
+constexpr std::uint64_t kCpuLongLine = 1024, kCpuLines = 32, kCpuMostParts = 4096;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kCpuLongestPart = 32768;
 
@@ -73,8 +76,7 @@ MatmulPlan vector_block_plan(bool a_transposed) {
   MatmulPlan plan;
   plan.kind = MatmulKind::vector_block;
   plan.threads = kLanes;
-  // Rows side by side: a cache line a lane and step, so that a page is left as seldom as can be.
-  plan.rows = a_transposed ? 16 : 1;
+  plan.rows = a_transposed ? 16 : 1;  // side by side: a cache line a lane and step
   plan.tile_m = kLanes * plan.rows;
   plan.tile_n = 1;
   return plan;
@@ -115,11 +117,15 @@ MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem&
   const bool gpu = device == DeviceClass::gpu;
   MatmulPlan plan = gpu ? choose_gpu(limits, p) : choose_cpu(p);
   const bool skinny = std::min(p.m, p.n) <= kGpuSkinny;
-  const std::uint64_t fill = !gpu ? kCpuFill : skinny ? kGpuSkinnyFill : kGpuFill;
-  const std::uint64_t least_part = !gpu ? kCpuLeastPart : skinny ? kGpuSkinnyLeastPart : kGpuLeastPart;
+  const std::uint64_t fill = gpu ? (skinny ? kGpuSkinnyFill : kGpuFill) : kCpuFill;
+  const std::uint64_t least_part = gpu ? (skinny ? kGpuSkinnyLeastPart : kGpuLeastPart) : kCpuLeastPart;
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < fill && p.k >= 2 * least_part) {
     plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
+  }
+  if (plan.kind == MatmulKind::vector_block && p.a_transposed && p.batch == 1 && p.m >= kCpuLongLine &&
+      p.k >= 2 * kCpuLines) {
+    plan.splits = static_cast<std::uint32_t>(std::min(p.k / kCpuLines, kCpuMostParts));
   }
   if (!gpu && p.k > kCpuLongestPart) {
     plan.splits = std::max(plan.splits, static_cast<std::uint32_t>(ceil_div(p.k, kCpuLongestPart)));
@@ -135,18 +141,19 @@ MatmulPlan sum_plan() {
 }
 
 std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype) {
-  std::vector<MatmulPlan> plans{sum_plan()};
   // Packed integers always lie along the inner axis.
-  const std::vector<bool> turned = dtype == DType::u32 ? std::vector{false} : std::vector{false, true};
+  std::vector<MatmulPlan> plans{sum_plan()};
   if (device == DeviceClass::gpu) {
     for (const TileChoice& t : kTiles) {
       if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
     }
-    for (bool a_transposed : turned) plans.push_back(vector_tile_plan(limits, a_transposed));
+    plans.push_back(vector_tile_plan(limits, false));
+    if (dtype != DType::u32) plans.push_back(vector_tile_plan(limits, true));
   } else {
     for (const auto& [rows, quads] : {std::pair{8u, 1u}, {8u, 4u}, {4u, 1u}, {4u, 4u}})
       plans.push_back(block_plan(rows, quads, 8));
-    for (bool a_transposed : turned) plans.push_back(vector_block_plan(a_transposed));
+    plans.push_back(vector_block_plan(false));
+    if (dtype != DType::u32) plans.push_back(vector_block_plan(true));
   }
   return plans;
 }

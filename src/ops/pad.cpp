@@ -10,6 +10,7 @@
 #include "ops/indexing_kernels.h"
 #include "ops/infer_indexing.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/scalar.h"
 #include "ops/slices.h"
 #include "weft/error.h"
@@ -168,7 +169,7 @@ Tensor pad(const Tensor& x, std::span<const PadWidth> widths, PadMode mode, Scal
     params.push_back(static_cast<std::uint32_t>(axis.source));
     params.push_back(ops::wrapped(axis.stride));
   }
-  Tensor out = device.empty(shape, x.dtype());
+  Tensor out = ops::new_result(device, shape, x.dtype());
   const auto unit = static_cast<std::int64_t>(size_of(x.dtype()));
   const Kernel kernel = dispatch::library_kernel(ops::state_of(device), pad_key(mode, unit, axes.size()),
                                                  [&] { return pad_options(mode, unit, axes.size()); });

@@ -15,6 +15,7 @@
 #include "ops/infer.h"
 #include "ops/launch.h"
 #include "ops/reduce.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -760,7 +761,7 @@ Tensor run_reduction(Reduction r, const Tensor& x, std::span<const std::size_t> 
                      float number) {
   Device device = x.device();
   if (x.size() == 0 && element_count(shape) > 0) return full(device, shape, of_nothing(r), dtype);
-  Tensor out = device.empty(shape, dtype);
+  Tensor out = new_result(device, shape, dtype);
   if (out.size() == 0) return out;
   reduce_into(r, x, other_axes(x.rank(), axes), axes, out, number);
   return out;

@@ -1,4 +1,5 @@
 #include "ops/rows.h"
+#include "ops/result.h"
 
 #include <fmt/format.h>
 
@@ -510,7 +511,7 @@ void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisito
 
 Tensor run_rows(const RowOp& op, const Tensor& x, std::span<const std::size_t> axes) {
   Device device = x.device();
-  Tensor out = device.empty(x.shape(), x.dtype() == DType::f16 ? DType::f16 : DType::f32);
+  Tensor out = new_result(device, x.shape(), x.dtype() == DType::f16 ? DType::f16 : DType::f32);
   if (x.size() == 0) return out;
   const std::vector<std::size_t> kept_axes = other_axes(x.rank(), axes);
   run_parts(op, x, axes, kept_axes, out);

@@ -15,6 +15,7 @@
 #include "ops/infer.h"
 #include "ops/infer_indexing.h"
 #include "ops/launch.h"
+#include "ops/result.h"
 #include "ops/rows.h"
 #include "ops/sort_kernels.h"
 #include "weft/error.h"
@@ -202,8 +203,8 @@ Sorted sort_rows(const Tensor& x, const Sorting& wanted) {
                 "sort slices of it");
   }
   const bool flags = x.dtype() == DType::bool_;
-  if (wanted.values) out.values = device.empty(shape, flags ? DType::u32 : x.dtype());
-  if (wanted.indices) out.indices = device.empty(shape, DType::i32);
+  if (wanted.values) out.values = new_result(device, shape, flags ? DType::u32 : x.dtype());
+  if (wanted.indices) out.indices = new_result(device, shape, DType::i32);
   if (element_count(shape) > 0) {
     Sort sort(wanted, device);
     sort.check(x, out.values, out.indices);

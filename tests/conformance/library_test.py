@@ -67,11 +67,11 @@ def test_logsumexp(server):
 def test_scans(server, name, numpy_name, length):
     rng = rng_for(name, length)
     x = rng.integers(1, 3, (3, length, 2)).astype(np.int32) if name == "cumprod" else rng.integers(-9, 9, (3, length, 2)).astype(np.int32)
-    want = getattr(np, numpy_name).accumulate(x, axis=1)
+    want = getattr(np, numpy_name).accumulate(x, axis=1, dtype=np.int32)  # wraps, as i32 does
     got, _ = server.eval(f"{name}(x, axis=1)", x=x)
     np.testing.assert_array_equal(got, want)
     got, _ = server.eval(f"{name}(x, axis=1, reverse=True)", x=x)
-    np.testing.assert_array_equal(got, np.flip(getattr(np, numpy_name).accumulate(np.flip(x, 1), axis=1), 1))
+    np.testing.assert_array_equal(got, np.flip(getattr(np, numpy_name).accumulate(np.flip(x, 1), axis=1, dtype=np.int32), 1))
 
 
 def test_scan_flattens_and_excludes(server):
@@ -249,7 +249,7 @@ def test_norms(server):
 
 
 @pytest.mark.parametrize("text,part", [
-    ("conv2d(x, x)", "conv2d"),
+    ("conv2d(x, x[:, :2])", "conv2d"),
     ("conv1d(x, x)", "conv1d"),
     ("attention(x, x, x[0])", "attention"),
     ("pad(x, 1, mode='no')", "no mode 'no'"),
@@ -264,5 +264,5 @@ def test_norms(server):
 ])
 def test_errors_have_a_place_and_a_fix(server, text, part):
     with pytest.raises(EvalError) as e:
-        server.eval(text, x=np.zeros((2, 3, 4, 5), np.float32))
+        server.eval(text, **({"x": np.zeros((2, 3, 4, 5), np.float32)} if "x" in text else {}))
     assert part in str(e.value) and "Fix: " in str(e.value) and "^" in str(e.value)

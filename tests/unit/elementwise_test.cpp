@@ -14,6 +14,7 @@
 #include "ops/element_math.h"
 #include "ops/infer.h"
 #include "test_device.h"
+#include "unit/catalog_check.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 #include "weft/stream.h"
@@ -1042,6 +1043,11 @@ TEST(ElementMath, EachFunctionListsWhatItCalls) {
     EXPECT_NE(set.source().find(std::string(f.source.substr(1))), std::string::npos) << f.name;
     EXPECT_EQ(set.reads_params(), set.source().find("params.zero") != std::string::npos) << f.name;
   }
+}
+
+// D11: every kernel that an op can come to compiles.
+TEST(Elementwise, EveryKernelCompiles) {
+  testing::expect_kernels_compile(test_device(), ops::elementwise_family());
 }
 
 }  // namespace

@@ -656,6 +656,9 @@ TEST(GemmErrors, NameWhatDoesNotFit) {
                [&] { gemm_into(c, zeros({4, 2}), zeros({2, 5}), {.bias = zeros({4})}); });
   expect_error(ErrorCode::invalid_argument, {"alpha is 0.5", "int32", "Fix: "},
                [&] { gemm_into(zeros({4, 5}, i32), zeros({4, 2}, i32), zeros({2, 5}, i32), {.alpha = 0.5}); });
+  expect_error(ErrorCode::invalid_argument, {"gelu and silu of int32", "Fix: "}, [&] {
+    gemm_into(zeros({4, 5}, i32), zeros({4, 2}, i32), zeros({2, 5}, i32), {.activation = Activation::silu});
+  });
   expect_error(ErrorCode::invalid_argument, {"residual of float32", "int32", "Fix: "}, [&] {
     gemm_into(zeros({4, 5}, i32), zeros({4, 2}, i32), zeros({2, 5}, i32), {.residual = zeros({5})});
   });

@@ -468,6 +468,17 @@ TEST_P(Matmul, LongInnerAxisWithFewResults) {
             std::vector<std::int32_t>{70001});
 }
 
+// Long lines that a vector crosses are read some lines at a time, and the parts added up.
+TEST_P(Matmul, VectorAcrossLongLines) {
+  for (const auto& [m, k] : {std::pair<std::int64_t, std::int64_t>{1027, 300}, {1024, 64}, {2048, 67}}) {
+    const auto a = values<float>(k * m, 1);
+    const auto x = values<float>(k, 2);
+    const Tensor lines = upload(a, {k, m});
+    EXPECT_EQ(multiply(upload(x, {k}), lines).to_host<float>(), expected(x, a, 1, m, k));
+    EXPECT_EQ(multiply(transpose(lines), upload(x, {k})).to_host<float>(), expected(x, a, 1, m, k));
+  }
+}
+
 TEST_P(Matmul, OperandsOverTheBindingLimitAreMultipliedInSlices) {
   const MatmulTuning small{.device = GetParam(), .most_bytes = 4096};
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{100, 20, 10}, {10, 100, 40}, {3, 2, 1500}}) {

@@ -1,6 +1,8 @@
 // Results in memory of the caller's (weft::into).
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
 #include <numeric>
 
 #include "unit/core_helpers.h"
@@ -56,6 +58,46 @@ TEST(Into, LeavesNeighboursAlone) {
   std::vector<bool> want(11, true);
   std::fill(want.begin() + 3, want.begin() + 8, false);
   EXPECT_EQ(all.to_host<bool>(), want);
+}
+
+// Each family writes there itself: the count of dispatches is that of the op alone.
+TEST(Into, EveryFamilyWritesThere) {
+  Device& device = test_device();
+  const Tensor x = reshape(range(48), Shape{4, 12});
+  const Tensor image = reshape(range(48), Shape{1, 3, 4, 4});
+  const Tensor filter = full(device, {2, 3, 1, 1}, 1.0, DType::f32);
+  const Tensor heads = reshape(range(48), Shape{1, 2, 4, 6});
+  const Tensor indices = full(device, {4, 5}, 1, DType::i32);
+  const std::vector<std::function<Tensor()>> ops{
+      [&] { return softmax(x); },
+      [&] { return layer_norm(x); },
+      [&] { return rms_norm(x); },
+      [&] { return sum(x, {.axes = std::vector<std::int64_t>{1}}); },
+      [&] { return var(x, {.axes = std::vector<std::int64_t>{1}}); },
+      [&] { return matmul(x, transpose(x)); },
+      [&] { return conv(image, filter); },
+      [&] { return pool(PoolOp::max, image, {2, 2}); },
+      [&] { return attention(heads, heads, heads); },
+      [&] { return cumsum(x); },
+      [&] { return sort(x); },
+      [&] { return take_along_axis(x, indices, 1, IndexCheck::trusted); },
+      [&] { return pad(x, std::array<PadWidth, 2>{PadWidth{1, 1}, PadWidth{0, 2}}); },
+      [&] { return tile(x, std::array<std::int64_t, 2>{2, 1}); },
+      [&] { return concat(std::array{x, x}); },
+  };
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Tensor want = ops[i]();
+    device.synchronize();
+    std::uint64_t before = device.stats().dispatches;
+    ops[i]();
+    const std::uint64_t alone = device.stats().dispatches - before;
+    const Tensor out = full(device, want.shape(), -7.0, want.dtype());
+    device.synchronize();
+    before = device.stats().dispatches;
+    into(out, ops[i]);
+    EXPECT_EQ(device.stats().dispatches - before, alone) << "op " << i << " was copied";
+    EXPECT_EQ(out.to_host<float>(), want.to_host<float>()) << "op " << i;
+  }
 }
 
 TEST(Into, RefusesWhatDoesNotFit) {
