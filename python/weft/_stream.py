@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import numpy
-
+import weft._types
 from weft import _weft
 from weft._weft import Array, Device
 
 
-def numpy_async(self) -> asyncio.Future[numpy.ndarray]:
+def numpy_async(self) -> asyncio.Future[weft._types.NumpyArray]:
     """The elements, for `await`: the read begins now, and the event loop goes on until they are there."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
@@ -38,8 +37,9 @@ def numpy_async(self) -> asyncio.Future[numpy.ndarray]:
 
 def _attach() -> None:
     numpy_async.__module__, numpy_async.__qualname__ = Array.__module__, "Array.numpy_async"
-    Array.numpy_async = numpy_async
-    Device.stream = property(_weft._stream, doc="What operations of this thread record into.")
+    # setattr: for mypy they are the class's own already (stubs.pat has the property).
+    setattr(Array, "numpy_async", numpy_async)
+    setattr(Device, "stream", property(_weft._stream, doc="What operations of this thread record into."))
 
 
 _attach()
