@@ -10,3 +10,8 @@ weft._weft.Array.__ne__:
 
 weft._weft.Array.__hash__:
     __hash__: None  # type: ignore[assignment]
+
+weft._weft.Device.stream:
+    @property
+    def stream(self) -> Stream:
+        """What operations of this thread record into."""

@@ -18,13 +18,15 @@ nb::object not_implemented() {
 }
 
 nb::object forward(BinaryOp op, const Array& self, nb::handle other) {
-  const auto operand = try_element(other, &self);
-  return operand ? nb::cast(element_binary(op, element(self), *operand)) : not_implemented();
+  const ElementOperand a = element(self);
+  const auto operand = try_element(other, &a.device());
+  return operand ? nb::cast(element_binary(op, a, *operand)) : not_implemented();
 }
 
 nb::object reflected(BinaryOp op, const Array& self, nb::handle other) {
-  const auto operand = try_element(other, &self);
-  return operand ? nb::cast(element_binary(op, *operand, element(self))) : not_implemented();
+  const ElementOperand b = element(self);
+  const auto operand = try_element(other, &b.device());
+  return operand ? nb::cast(element_binary(op, *operand, b)) : not_implemented();
 }
 
 nb::object product(const Array& self, nb::handle other, bool swapped) {

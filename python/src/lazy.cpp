@@ -309,9 +309,9 @@ LazyInput ElementOperand::input() const {
   return array_->get();
 }
 
-std::optional<ElementOperand> try_element(nb::handle h, const Array* beside) {
+std::optional<ElementOperand> try_element(nb::handle h, const Device* beside) {
   if (is_array(h)) return ElementOperand(*nb::inst_ptr<Array>(h));
-  auto operand = try_operand(h, beside == nullptr ? nullptr : &beside->device());
+  auto operand = try_operand(h, beside);
   if (!operand) return std::nullopt;
   if (auto* tensor = std::get_if<Tensor>(&*operand)) return ElementOperand(std::move(*tensor));
   return ElementOperand(std::get<Scalar>(*operand));

@@ -80,8 +80,8 @@ class ElementOperand {
 inline ElementOperand element(const Array& array) {
   return ElementOperand(array);
 }
-/// Nothing for what is neither array nor number. What is converted goes to the device of `beside`.
-std::optional<ElementOperand> try_element(nb::handle h, const Array* beside = nullptr);
+/// Nothing for what is neither array nor number. What is converted goes to the device `beside`.
+std::optional<ElementOperand> try_element(nb::handle h, const Device* beside = nullptr);
 ElementOperand to_element(OperandLike a);
 /// Never a number: those become arrays of no axes.
 ElementOperand to_element(ArrayLike a);

@@ -184,8 +184,7 @@ const Tensor& array_tensor(nb::handle h);
 Tensor to_tensor(ArrayLike a);
 /// An empty handle for None.
 Tensor to_tensor(OptionalArray a);
-/// Nothing for what is neither array nor number. What is converted goes to the device `beside`, else the default
-/// one.
+/// Nothing for what is neither array nor number. What is converted goes to the device `beside`.
 std::optional<Operand> try_operand(nb::handle h, const Device* beside = nullptr);
 Operand to_operand(OperandLike a);
 Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DType> beside);

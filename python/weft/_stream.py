@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+import weft._types
 from weft import _weft
-from weft._weft import Array, Device, Stream
-
-if TYPE_CHECKING:
-    import weft._types
+from weft._weft import Array, Device
 
 
-def numpy_async(self) -> asyncio.Future[weft._types.HostArray]:
+def numpy_async(self) -> asyncio.Future[weft._types.NumpyArray]:
     """The elements, for `await`: the read begins now, and the event loop goes on until they are there."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
@@ -38,16 +35,11 @@ def numpy_async(self) -> asyncio.Future[weft._types.HostArray]:
     return future
 
 
-def stream(self) -> Stream:
-    """What operations of this thread record into."""
-    return _weft._stream(self)
-
-
 def _attach() -> None:
     numpy_async.__module__, numpy_async.__qualname__ = Array.__module__, "Array.numpy_async"
+    # setattr: for mypy they are the class's own already (stubs.pat has the property).
     setattr(Array, "numpy_async", numpy_async)
-    stream.__module__, stream.__qualname__ = Device.__module__, "Device.stream"
-    setattr(Device, "stream", property(stream))
+    setattr(Device, "stream", property(_weft._stream, doc="What operations of this thread record into."))
 
 
 _attach()

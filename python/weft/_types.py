@@ -16,5 +16,3 @@ ArrayLike: TypeAlias = Union["Array", npt.ArrayLike]
 DTypeLike: TypeAlias = Union[str, type, np.dtype[Any]]
 # Under a name that a class with a method numpy() can use.
 NumpyArray: TypeAlias = np.ndarray[Any, Any]
-# In the stubs of Array, "numpy" names its method.
-HostArray: TypeAlias = np.ndarray
