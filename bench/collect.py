@@ -79,7 +79,7 @@ def transfers(rows):
 
 def bandwidth(rows):
     names = ["copy", "add", "exp_op", "sum_op", "sum_columns", "softmax_rows", "layer_norm_rows"]
-    sizes = sorted({int(n.split("/")[1]) for n in rows if "/" in n and n.split("/")[0] in names})
+    sizes = sorted({int(n.split("/")[1]) for n in rows if "/" in n and n.split("/")[0] in names and n.split("/")[1].isdigit()})
     out = []
     for name in names:
         line = [name]
@@ -96,7 +96,8 @@ def bandwidth(rows):
 
 
 def flops(rows):
-    out = [[n, f"{r['us']:.0f}", f"{r['FLOP/s'] / 1e9:,.1f}"] for n, r in rows.items() if "FLOP/s" in r]
+    out = [[n, f"{r['us']:.0f}", f"{r['FLOP/s'] / 1e9:,.1f}"] for n, r in rows.items()
+           if "FLOP/s" in r and n.split("/")[0] in ("gemm", "gemv")]
     return table(["product", "µs", "GFLOP/s"], out)
 
 
@@ -118,6 +119,39 @@ def dispatch(rows):
                   "to completion: raw, µs", "stream (of raw)", "graph (of raw)"], out)
 
 
+LAYERS = ("conv", "attention", "softmax", "layer_norm", "rms_norm", "var", "sum_rows", "cumsum", "sort", "topk32", "fft",
+          "random_normal", "embedding", "matmul", "matmul_bias_gelu", "matvec", "matvec_transposed")
+
+
+def layers(rows, peer):
+    """Rows of bench/layers.cpp, by calls a second, beside the same in PyTorch where that was measured on this device."""
+    out = []
+    for name, row in rows.items():
+        if name.split("/")[0] not in LAYERS or "items_per_second" not in row:
+            continue
+        line = [name.replace("/", " "), f"{1e6 / row['items_per_second']:,.1f}"]
+        if "FLOP/s" in row and "bytes_per_second" not in row:
+            line.append(f"{row['FLOP/s'] / 1e12:.2f} TFLOP/s" if row["FLOP/s"] > 1e12 else f"{row['FLOP/s'] / 1e9:.1f} GFLOP/s")
+        else:
+            line.append(f"{row['bytes_per_second'] / 1e9:,.1f} GB/s" if "bytes_per_second" in row else "–")
+        other = peer.get(name)
+        line.append(f"{row['items_per_second'] / other['items_per_second']:.2f}" if other else "–")
+        out.append(line)
+    return table(["layer", "µs", "rate", "of PyTorch"], out)
+
+
+def peers():
+    """ONNX Runtime's WebGPU provider beside Weft, op by op."""
+    text = ""
+    for path in sorted((ROOT / "bench" / "results" / "peers").glob("ort_*.json")):
+        data = json.loads(path.read_text())
+        out = [[n, f"{r['onnxruntime_ms']:.2f}", f"{r['weft_ms']:.2f}", f"{r['ratio']:.2f}"] for n, r in data["rows"].items()]
+        text += (f"\n## ONNX Runtime WebGPU {data['onnxruntime']} beside Weft, {data['device']}\n\n{data['note']} {data['date'][:10]}; "
+                 f"`bench/results/peers/{path.name}`, by `bench/peers/ort_ops.py`.\n\n")
+        text += table(["op", "ONNX Runtime, ms", "Weft, ms", "times as fast"], out)
+    return text
+
+
 def pool(rows):
     out = [[n, f"{rows[n]['us']:.2f}"] for n in rows if n.split("/")[0] in ("raw_create", "pool_hit", "pool_miss", "churn")]
     return table(["pool", "µs"], out)
@@ -129,10 +163,13 @@ def report():
         data = json.loads(path.read_text())
         c, rows = data["context"], data["rows"]
         text += f"\n## {c['adapter']}, {c['webgpu']}\n\nDriver {c['driver']}; {c['num_cpus']} CPU cores; {c['date'][:10]}; `bench/results/{path.name}`.\n"
-        for part in (transfers, pool, bandwidth, flops, dispatch):
+        beside = ROOT / "bench" / "results" / "peers" / f"pytorch_{path.stem.rsplit('-wgpu-native', 1)[0].rsplit('-dawn', 1)[0]}.json"
+        peer = json.loads(beside.read_text())["rows"] if beside.exists() else {}
+        for part in (transfers, pool, bandwidth, flops, lambda r: layers(r, peer), dispatch):
             made = part(rows)
             if made:
                 text += "\n" + made
+    text += peers()
     (ROOT / "docs" / "benchmarks.md").write_text(text)
 
 
