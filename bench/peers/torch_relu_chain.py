@@ -56,7 +56,7 @@ def main() -> None:
             out = subprocess.run([*shlex.split(command), str(args.floats), str(args.ops), "3"], check=True,
                                  capture_output=True, text=True).stdout
             rows = [line.split() for line in out.splitlines()]
-            for kind in ("eager", "graph"):
+            for kind in ("eager", "graph", "fused"):
                 times.setdefault(f"weft {i} {kind}", []).append(min(float(s) for k, s in rows if k == kind))
     per_op = {name: statistics.median(t) / args.ops * 1e6 for name, t in times.items()}
     print(json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "floats": args.floats,
