@@ -144,9 +144,10 @@ weft_status weft_device_name(size_t index, char* name, size_t size) {
 
 weft_status weft_backend_create(const char* adapter, weft_backend** backend) {
   return guarded([&] {
+    weft_backend*& out = given(backend, "backend");  // before anything is made
     weft::DeviceOptions options;
     if (adapter != nullptr) options.adapter = adapter;
-    given(backend, "backend") = new weft_backend(options);
+    out = new weft_backend(options);
   });
 }
 

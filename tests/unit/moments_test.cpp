@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ops/catalog.h"
 #include "ops/infer.h"
 #include "ops/rows.h"
+#include "unit/catalog_check.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/ops.h"
@@ -300,23 +300,7 @@ TEST_P(Moments, ArraysPastTheBindingLimitAreWorkedInSlices) {
 }
 
 TEST(ReduceCatalog, EveryKernelCompiles) {  // D11
-  std::vector<KernelOptions> all;
-  std::vector<std::string> keys;
-  ops::reduce_family().visit_kernels(test_device(), [&](std::string_view key, const KernelOptions& options) {
-    keys.emplace_back(key);
-    all.push_back(options);
-  });
-  EXPECT_GT(all.size(), 500U);
-  const std::vector<PendingKernel> pending = test_device().prepare(all);
-  for (std::size_t i = 0; i < pending.size(); ++i) {
-    try {
-      pending[i].get();
-    } catch (const Error& e) {
-      ADD_FAILURE() << keys[i] << ": " << e.what();
-      return;
-    }
-  }
-  RecordProperty("kernels", static_cast<int>(all.size()));
+  testing::expect_kernels_compile(test_device(), ops::reduce_family(), 500);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/catalog.h"
 #include "ops/rows.h"
+#include "unit/catalog_check.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/nn.h"
@@ -389,23 +389,7 @@ TEST_P(Rows, ArraysPastTheBindingLimitAreWorkedInSlices) {
 }
 
 TEST(RowsCatalog, EveryKernelCompiles) {  // D11
-  std::vector<KernelOptions> all;
-  std::vector<std::string> keys;
-  ops::rows_family().visit_kernels(test_device(), [&](std::string_view key, const KernelOptions& options) {
-    keys.emplace_back(key);
-    all.push_back(options);
-  });
-  EXPECT_GT(all.size(), 100U);
-  const std::vector<PendingKernel> pending = test_device().prepare(all);
-  for (std::size_t i = 0; i < pending.size(); ++i) {
-    try {
-      pending[i].get();
-    } catch (const Error& e) {
-      ADD_FAILURE() << keys[i] << ": " << e.what();
-      return;
-    }
-  }
-  RecordProperty("kernels", static_cast<int>(all.size()));
+  testing::expect_kernels_compile(test_device(), ops::rows_family(), 100);
 }
 
 }  // namespace
