@@ -52,6 +52,8 @@ Shape shape_of(std::span<const std::uint64_t> lengths) {
 }  // namespace
 
 struct ComputeBackend::State {
+  class Call;
+
   explicit State(DeviceOptions wish) : options(std::move(wish)) {}
 
   const DeviceOptions options;
@@ -80,19 +82,17 @@ struct ComputeBackend::State {
   }
 };
 
-namespace {
-
 /// The operands of one call: found, measured, and checked against each other.
-class Call {
+class ComputeBackend::State::Call {
  public:
-  Call(std::string_view op, const ComputeBackend& backend, Device device)
-      : op_(op), backend_(backend), device_(std::move(device)) {}
+  Call(const State& state, std::string_view op) : state_(state), op_(op), device_(state.open(op)) {}
 
   const Device& device() const { return device_; }
   std::string_view op() const { return op_; }
 
   /// `elements` of `dtype` from the front of the buffer, as one axis.
-  Tensor flat(std::string_view name, Handle handle, const Buffer& buffer, std::uint64_t elements, DType dtype) {
+  Tensor flat(std::string_view name, Handle handle, std::uint64_t elements, DType dtype = DType::f32) const {
+    const Buffer buffer = state_.find(op_, name, handle);
     const std::uint64_t needed = times(op_, elements, size_of(dtype));
     if (needed > buffer.size()) {
       refuse(fmt::format("{}: {} (handle {}) holds {} bytes, and the call needs {}", op_, name, handle, buffer.size(),
@@ -109,10 +109,12 @@ class Call {
   }
 
  private:
+  const State& state_;
   std::string_view op_;
-  const ComputeBackend& backend_;
   Device device_;
 };
+
+namespace {
 
 Tensor strided(const Tensor& flat, const Shape& shape, const Strides& strides) {
   return Tensor(flat.device(), flat.buffer(), shape, strides, 0, flat.dtype());
@@ -276,7 +278,7 @@ void ComputeBackend::synchronize() {
 namespace {
 
 /// Checks all of a product's numbers; false when there is nothing to do. `operand` makes a flat tensor of a matrix.
-template <class Operand>
+template <class Call, class Operand>
 bool prepare_gemm(const Call& call, const GemmCall& g, const Matrix& a, const Matrix& b, const Matrix& c,
                   Operand&& operand, Tensor& ta, Tensor& tb, Tensor& tc) {
   const std::uint64_t needed_a = span_of(call.op(), a, g.batch);
@@ -308,14 +310,12 @@ void ComputeBackend::batched_gemm(Transpose ta, Transpose tb, std::uint64_t m, s
                                   double alpha, Handle a, std::uint64_t lda, std::uint64_t stride_a, Handle b,
                                   std::uint64_t ldb, std::uint64_t stride_b, double beta, Handle c, std::uint64_t ldc,
                                   std::uint64_t stride_c, std::uint64_t batch) {
-  Call call("gemm", *this, state_->open("gemm"));
+  const State::Call call(*state_, "gemm");
   const GemmCall g{ta, tb, m, n, k, batch, alpha, beta};
   const Matrix of_a = stored("a", a, ta, m, k, lda, stride_a);
   const Matrix of_b = stored("b", b, tb, k, n, ldb, stride_b);
   const Matrix of_c{"c", c, m, n, ldc, stride_c};
-  const auto operand = [&](const Matrix& x, std::uint64_t needed) {
-    return call.flat(x.name, x.handle, state_->find("gemm", x.name, x.handle), needed, DType::f32);
-  };
+  const auto operand = [&](const Matrix& x, std::uint64_t needed) { return call.flat(x.name, x.handle, needed); };
   Tensor va, vb, vc;
   if (!prepare_gemm(call, g, of_a, of_b, of_c, operand, va, vb, vc)) return;
   gemm_into(matrix_view(vc, of_c, batch), matrix_view(va, of_a, batch), matrix_view(vb, of_b, batch), gemm_options(g));
@@ -324,7 +324,7 @@ void ComputeBackend::batched_gemm(Transpose ta, Transpose tb, std::uint64_t m, s
 void ComputeBackend::gemm_f16(Transpose ta, Transpose tb, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                               double alpha, Handle a, std::uint64_t lda, Handle b, std::uint64_t ldb, double beta,
                               Handle c, std::uint64_t ldc) {
-  Call call("gemm_f16", *this, state_->open("gemm_f16"));
+  const State::Call call(*state_, "gemm_f16");
   if (!call.device().features().f16) {
     throw Error(ErrorCode::unsupported, fmt::format("gemm_f16: the device {} has no f16", call.device().adapter().name),
                 "use gemm_mixed_precision, which takes packed f16 on every device");
@@ -334,7 +334,7 @@ void ComputeBackend::gemm_f16(Transpose ta, Transpose tb, std::uint64_t m, std::
   const Matrix of_b = stored("b", b, tb, k, n, ldb, 0);
   const Matrix of_c{"c", c, m, n, ldc, 0};
   const auto operand = [&](const Matrix& x, std::uint64_t needed) {
-    return call.flat(x.name, x.handle, state_->find("gemm_f16", x.name, x.handle), needed, DType::f16);
+    return call.flat(x.name, x.handle, needed, DType::f16);
   };
   Tensor va, vb, vc;
   if (!prepare_gemm(call, g, of_a, of_b, of_c, operand, va, vb, vc)) return;
@@ -345,7 +345,7 @@ void ComputeBackend::gemm_mixed_precision(Precision16 format, Storage16 storage,
                                           std::uint64_t m, std::uint64_t n, std::uint64_t k, double alpha, Handle a,
                                           std::uint64_t lda, Handle b, std::uint64_t ldb, double beta, Handle c,
                                           std::uint64_t ldc) {
-  Call call("gemm_mixed_precision", *this, state_->open("gemm_mixed_precision"));
+  const State::Call call(*state_, "gemm_mixed_precision");
   const GemmCall g{ta, tb, m, n, k, 1, alpha, beta};
   const Matrix of_a = stored("a", a, ta, m, k, lda, 0);
   const Matrix of_b = stored("b", b, tb, k, n, ldb, 0);
@@ -353,10 +353,9 @@ void ComputeBackend::gemm_mixed_precision(Precision16 format, Storage16 storage,
   const bool packed = storage == Storage16::packed;
   const bool direct = packed && format == Precision16::half && call.device().features().f16;
   const auto operand = [&](const Matrix& x, std::uint64_t needed) {
-    const Buffer buffer = state_->find("gemm_mixed_precision", x.name, x.handle);
-    if (x.name == "c" || !packed) return call.flat(x.name, x.handle, buffer, needed, DType::f32);
-    if (direct) return call.flat(x.name, x.handle, buffer, needed, DType::f16);
-    return call.flat(x.name, x.handle, buffer, (needed + 1) / 2, DType::u32);
+    if (x.name == "c" || !packed) return call.flat(x.name, x.handle, needed);
+    if (direct) return call.flat(x.name, x.handle, needed, DType::f16);
+    return call.flat(x.name, x.handle, (needed + 1) / 2, DType::u32);
   };
   Tensor va, vb, vc;
   if (!prepare_gemm(call, g, of_a, of_b, of_c, operand, va, vb, vc)) return;
@@ -423,14 +422,13 @@ ConvOptions conv_options(const ComputeBackend::Dims2& stride, const ComputeBacke
 void ComputeBackend::conv2d_forward(Handle in, Dims4 in_shape, Handle filter, Dims4 filter_shape, Handle out,
                                     Dims4 out_shape, Dims2 stride, Dims2 padding) {
   constexpr std::string_view kOp = "conv2d_forward";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   check_conv(kOp, in_shape, filter_shape, out_shape, stride, padding);
   call.differ("in", in, "out", out);
   call.differ("filter", filter, "out", out);
-  const Tensor x = call.flat("in", in, state_->find(kOp, "in", in), product(kOp, in_shape), DType::f32);
-  const Tensor f =
-      call.flat("filter", filter, state_->find(kOp, "filter", filter), product(kOp, filter_shape), DType::f32);
-  const Tensor y = call.flat("out", out, state_->find(kOp, "out", out), product(kOp, out_shape), DType::f32);
+  const Tensor x = call.flat("in", in, product(kOp, in_shape));
+  const Tensor f = call.flat("filter", filter, product(kOp, filter_shape));
+  const Tensor y = call.flat("out", out, product(kOp, out_shape));
   if (y.size() == 0) return;
   into(reshape(y, shape_of(out_shape)), [&] {
     return conv(reshape(x, shape_of(in_shape)), reshape(f, shape_of(filter_shape)), conv_options(stride, padding));
@@ -440,16 +438,13 @@ void ComputeBackend::conv2d_forward(Handle in, Dims4 in_shape, Handle filter, Di
 void ComputeBackend::conv2d_backward_data(Handle grad_out, Dims4 out_shape, Handle filter, Dims4 filter_shape,
                                           Handle grad_in, Dims4 in_shape, Dims2 stride, Dims2 padding) {
   constexpr std::string_view kOp = "conv2d_backward_data";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   check_conv(kOp, in_shape, filter_shape, out_shape, stride, padding);
   call.differ("grad_out", grad_out, "grad_in", grad_in);
   call.differ("filter", filter, "grad_in", grad_in);
-  const Tensor g =
-      call.flat("grad_out", grad_out, state_->find(kOp, "grad_out", grad_out), product(kOp, out_shape), DType::f32);
-  const Tensor f =
-      call.flat("filter", filter, state_->find(kOp, "filter", filter), product(kOp, filter_shape), DType::f32);
-  const Tensor x =
-      call.flat("grad_in", grad_in, state_->find(kOp, "grad_in", grad_in), product(kOp, in_shape), DType::f32);
+  const Tensor g = call.flat("grad_out", grad_out, product(kOp, out_shape));
+  const Tensor f = call.flat("filter", filter, product(kOp, filter_shape));
+  const Tensor x = call.flat("grad_in", grad_in, product(kOp, in_shape));
   if (x.size() == 0) return;
   into(reshape(x, shape_of(in_shape)), [&] {
     return conv_backward_data(reshape(g, shape_of(out_shape)), reshape(f, shape_of(filter_shape)), shape_of(in_shape),
@@ -460,15 +455,13 @@ void ComputeBackend::conv2d_backward_data(Handle grad_out, Dims4 out_shape, Hand
 void ComputeBackend::conv2d_backward_filter(Handle in, Dims4 in_shape, Handle grad_out, Dims4 out_shape,
                                             Handle grad_filter, Dims4 filter_shape, Dims2 stride, Dims2 padding) {
   constexpr std::string_view kOp = "conv2d_backward_filter";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   check_conv(kOp, in_shape, filter_shape, out_shape, stride, padding);
   call.differ("in", in, "grad_filter", grad_filter);
   call.differ("grad_out", grad_out, "grad_filter", grad_filter);
-  const Tensor x = call.flat("in", in, state_->find(kOp, "in", in), product(kOp, in_shape), DType::f32);
-  const Tensor g =
-      call.flat("grad_out", grad_out, state_->find(kOp, "grad_out", grad_out), product(kOp, out_shape), DType::f32);
-  const Tensor f = call.flat("grad_filter", grad_filter, state_->find(kOp, "grad_filter", grad_filter),
-                             product(kOp, filter_shape), DType::f32);
+  const Tensor x = call.flat("in", in, product(kOp, in_shape));
+  const Tensor g = call.flat("grad_out", grad_out, product(kOp, out_shape));
+  const Tensor f = call.flat("grad_filter", grad_filter, product(kOp, filter_shape));
   if (f.size() == 0) return;
   into(reshape(f, shape_of(filter_shape)), [&] {
     return conv_backward_filter(reshape(g, shape_of(out_shape)), reshape(x, shape_of(in_shape)), shape_of(filter_shape),
@@ -480,7 +473,7 @@ void ComputeBackend::attention(Handle q, Handle k, Handle v, Handle o, std::uint
                                std::uint64_t seq_q, std::uint64_t seq_kv, std::uint64_t head_dim, double scale,
                                bool causal) {
   constexpr std::string_view kOp = "attention";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   if (batch == 0 || heads == 0 || seq_q == 0 || seq_kv == 0 || head_dim == 0) {
     refuse(fmt::format("attention: batch {}, heads {}, seq_q {}, seq_kv {}, head_dim {}: none may be 0", batch, heads,
                        seq_q, seq_kv, head_dim),
@@ -495,10 +488,10 @@ void ComputeBackend::attention(Handle q, Handle k, Handle v, Handle o, std::uint
   call.differ("v", v, "o", o);
   const std::array<std::uint64_t, 4> of_q{batch, heads, seq_q, head_dim};
   const std::array<std::uint64_t, 4> of_k{batch, heads, seq_kv, head_dim};
-  const Tensor tq = call.flat("q", q, state_->find(kOp, "q", q), product(kOp, of_q), DType::f32);
-  const Tensor tk = call.flat("k", k, state_->find(kOp, "k", k), product(kOp, of_k), DType::f32);
-  const Tensor tv = call.flat("v", v, state_->find(kOp, "v", v), product(kOp, of_k), DType::f32);
-  const Tensor to = call.flat("o", o, state_->find(kOp, "o", o), product(kOp, of_q), DType::f32);
+  const Tensor tq = call.flat("q", q, product(kOp, of_q));
+  const Tensor tk = call.flat("k", k, product(kOp, of_k));
+  const Tensor tv = call.flat("v", v, product(kOp, of_k));
+  const Tensor to = call.flat("o", o, product(kOp, of_q));
   AttentionOptions options;
   options.scale = scale;
   options.causal = causal;
@@ -510,11 +503,11 @@ void ComputeBackend::attention(Handle q, Handle k, Handle v, Handle o, std::uint
 
 void ComputeBackend::softmax(Handle in, Handle out, std::span<const std::uint64_t> shape, std::uint64_t axis) {
   constexpr std::string_view kOp = "softmax";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   call.differ("in", in, "out", out);
   const std::uint64_t count = product(kOp, shape);
-  const Tensor x = call.flat("in", in, state_->find(kOp, "in", in), count, DType::f32);
-  const Tensor y = call.flat("out", out, state_->find(kOp, "out", out), count, DType::f32);
+  const Tensor x = call.flat("in", in, count);
+  const Tensor y = call.flat("out", out, count);
   if (axis >= shape.size()) {
     refuse(fmt::format("softmax: axis {} of a tensor of {} axes", axis, shape.size()), "give an axis that it has");
   }
@@ -525,16 +518,15 @@ void ComputeBackend::softmax(Handle in, Handle out, std::span<const std::uint64_
 void ComputeBackend::reduce(BackendReduce op, Handle in, Handle out, std::span<const std::uint64_t> shape,
                             std::uint64_t axis) {
   constexpr std::string_view kOp = "reduce";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   if (axis >= shape.size()) {
     refuse(fmt::format("reduce: axis {} of a tensor of {} axes", axis, shape.size()), "give an axis that it has");
   }
   call.differ("in", in, "out", out);
   std::vector<std::uint64_t> kept(shape.begin(), shape.end());
   kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
-  const Tensor x = call.flat("in", in, state_->find(kOp, "in", in), product(kOp, shape), DType::f32);
-  const Tensor y =
-      reshape(call.flat("out", out, state_->find(kOp, "out", out), product(kOp, kept), DType::f32), shape_of(kept));
+  const Tensor x = call.flat("in", in, product(kOp, shape));
+  const Tensor y = reshape(call.flat("out", out, product(kOp, kept)), shape_of(kept));
   if (y.size() == 0) return;
   if (shape[axis] == 0) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -554,10 +546,10 @@ void ComputeBackend::reduce(BackendReduce op, Handle in, Handle out, std::span<c
 
 void ComputeBackend::unary(BackendUnary op, Handle in, Handle out, std::uint64_t n) {
   constexpr std::string_view kOp = "unary";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   call.differ("in", in, "out", out);
-  const Tensor x = call.flat("in", in, state_->find(kOp, "in", in), n, DType::f32);
-  const Tensor y = call.flat("out", out, state_->find(kOp, "out", out), n, DType::f32);
+  const Tensor x = call.flat("in", in, n);
+  const Tensor y = call.flat("out", out, n);
   if (n == 0) return;
   constexpr std::array kOps{UnaryOp::relu, UnaryOp::sigmoid, UnaryOp::tanh, UnaryOp::exp,
                             UnaryOp::log,  UnaryOp::sqrt,    UnaryOp::abs,  UnaryOp::negative};
@@ -566,12 +558,12 @@ void ComputeBackend::unary(BackendUnary op, Handle in, Handle out, std::uint64_t
 
 void ComputeBackend::binary(BackendBinary op, Handle a, Handle b, Handle out, std::uint64_t n) {
   constexpr std::string_view kOp = "binary";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   call.differ("a", a, "out", out);
   call.differ("b", b, "out", out);
-  const Tensor x = call.flat("a", a, state_->find(kOp, "a", a), n, DType::f32);
-  const Tensor y = call.flat("b", b, state_->find(kOp, "b", b), n, DType::f32);
-  const Tensor z = call.flat("out", out, state_->find(kOp, "out", out), n, DType::f32);
+  const Tensor x = call.flat("a", a, n);
+  const Tensor y = call.flat("b", b, n);
+  const Tensor z = call.flat("out", out, n);
   if (n == 0) return;
   constexpr std::array kOps{BinaryOp::add,    BinaryOp::subtract, BinaryOp::multiply,
                             BinaryOp::divide, BinaryOp::maximum,  BinaryOp::minimum};
@@ -581,12 +573,12 @@ void ComputeBackend::binary(BackendBinary op, Handle a, Handle b, Handle out, st
 void ComputeBackend::gather(Handle in, std::uint64_t rows, std::uint64_t cols, Handle indices, std::uint64_t count,
                             Handle out) {
   constexpr std::string_view kOp = "gather";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   call.differ("in", in, "out", out);
   call.differ("indices", indices, "out", out);
-  const Tensor x = call.flat("in", in, state_->find(kOp, "in", in), times(kOp, rows, cols), DType::f32);
-  const Tensor i = call.flat("indices", indices, state_->find(kOp, "indices", indices), count, DType::u32);
-  const Tensor y = call.flat("out", out, state_->find(kOp, "out", out), times(kOp, count, cols), DType::f32);
+  const Tensor x = call.flat("in", in, times(kOp, rows, cols));
+  const Tensor i = call.flat("indices", indices, count, DType::u32);
+  const Tensor y = call.flat("out", out, times(kOp, count, cols));
   if (count == 0) return;
   into(reshape(y, Shape{to_signed(count), to_signed(cols)}),
        [&] { return take(reshape(x, Shape{to_signed(rows), to_signed(cols)}), i, 0); });
@@ -595,12 +587,12 @@ void ComputeBackend::gather(Handle in, std::uint64_t rows, std::uint64_t cols, H
 void ComputeBackend::scatter(Handle in, Handle indices, std::uint64_t count, Handle out, std::uint64_t rows,
                              std::uint64_t cols) {
   constexpr std::string_view kOp = "scatter";
-  Call call(kOp, *this, state_->open(kOp));
+  const State::Call call(*state_, kOp);
   call.differ("in", in, "out", out);
   call.differ("indices", indices, "out", out);
-  const Tensor x = call.flat("in", in, state_->find(kOp, "in", in), times(kOp, count, cols), DType::f32);
-  const Tensor i = call.flat("indices", indices, state_->find(kOp, "indices", indices), count, DType::u32);
-  const Tensor y = call.flat("out", out, state_->find(kOp, "out", out), times(kOp, rows, cols), DType::f32);
+  const Tensor x = call.flat("in", in, times(kOp, count, cols));
+  const Tensor i = call.flat("indices", indices, count, DType::u32);
+  const Tensor y = call.flat("out", out, times(kOp, rows, cols));
   if (count == 0) return;
   // The op gives a new tensor: what it reads, the rows that stay among it, can't be what it writes.
   const Tensor target = reshape(y, Shape{to_signed(rows), to_signed(cols)});

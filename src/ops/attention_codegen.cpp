@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/attention_plan.h"
+#include "ops/wgsl_text.h"
 #include "wgsl/attention.wgsl.h"
 
 namespace weft::ops {
@@ -16,22 +17,6 @@ constexpr std::string_view kComponents = "xyzw";
 constexpr std::uint32_t kThreads = 128;  // gpu: 16 along keys and columns, 8 along rows
 constexpr std::uint32_t kKeys = 64;      // of a tile: four of a thread, 16 apart
 constexpr std::uint32_t kDepth = 16;     // of the head dimension, or keys, that stand in workgroup memory at once
-
-std::string_view wgsl_name(DType t) {
-  return t == DType::f16 ? "f16" : "f32";
-}
-
-using Marks = std::initializer_list<std::pair<std::string_view, std::string>>;
-
-/// `text` with every mark replaced. A mark starts with '$'; none is the beginning of another in the same list.
-std::string fill(std::string text, Marks marks) {
-  for (const auto& [mark, with] : marks) {
-    for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += with.size()) {
-      text.replace(at, mark.size(), with);
-    }
-  }
-  return text;
-}
 
 std::string number(std::uint32_t n) {
   return fmt::format("{}u", n);

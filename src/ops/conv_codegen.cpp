@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/element_math.h"
+#include "ops/wgsl_text.h"
 
 namespace weft::ops {
 namespace {
@@ -26,27 +27,8 @@ constexpr std::size_t name_count() {
 }
 static_assert(name_count() * 4 == sizeof(ConvParams), "the names are those of the members, in order");
 
-struct Replacement {
-  std::string_view mark;
-  std::string text;
-};
-
-/// `text` with every mark replaced. A mark starts with '$'; none is the beginning of another in the same list.
-std::string fill(std::string text, std::initializer_list<Replacement> replacements) {
-  for (const Replacement& r : replacements) {
-    for (std::size_t at = 0; (at = text.find(r.mark, at)) != std::string::npos; at += r.text.size()) {
-      text.replace(at, r.mark.size(), r.text);
-    }
-  }
-  return text;
-}
-
 std::string word(std::uint64_t v) {
   return fmt::format("{}u", v);
-}
-
-std::string_view wgsl_name(DType t) {
-  return t == DType::f16 ? "f16" : "f32";
 }
 
 /// Of element_math; empty for none.

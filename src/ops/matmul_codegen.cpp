@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/element_math.h"
+#include "ops/wgsl_text.h"
 #include "weft/ops.h"
 
 namespace weft::ops {
@@ -22,30 +23,6 @@ std::string block_tile_n(const MatmulPlan& plan) {
 
 constexpr std::uint32_t kDepth = 16;  // of a tile along the inner axis
 constexpr std::string_view kComponents = "xyzw";
-
-struct Replacement {
-  std::string_view mark;
-  std::string text;
-};
-
-/// `text` with every mark replaced. A mark starts with '$'; none is the beginning of another in the same list.
-std::string fill(std::string text, std::initializer_list<Replacement> replacements) {
-  for (const Replacement& r : replacements) {
-    for (std::size_t at = 0; (at = text.find(r.mark, at)) != std::string::npos; at += r.text.size()) {
-      text.replace(at, r.mark.size(), r.text);
-    }
-  }
-  return text;
-}
-
-std::string_view wgsl_name(DType t) {
-  switch (t) {
-    case DType::i32: return "i32";
-    case DType::u32: return "u32";
-    case DType::f16: return "f16";
-    default: return "f32";
-  }
-}
 
 std::string_view sum_type(DType t) {
   return is_float(t) ? "f32" : "i32";

@@ -10,6 +10,7 @@
 #include "ops/launch.h"
 #include "ops/result.h"
 #include "ops/rows.h"
+#include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "wgsl/pool.wgsl.h"
 
@@ -110,10 +111,6 @@ Tensor run_halves(PoolOp op, const ConvGeometry& g, const PoolOptions& options, 
   front.end[axis] = back.first[axis] = middle;
   return binary(op == PoolOp::max ? BinaryOp::maximum : BinaryOp::add, run_halves(op, g, options, front, x, DType::f32),
                 run_halves(op, g, options, back, x, DType::f32));
-}
-
-std::string_view wgsl_name(DType t) {
-  return t == DType::f16 ? "f16" : "f32";
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "ops/reduce.h"
 #include "ops/result.h"
 #include "ops/rows.h"
+#include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 #include "wgsl/reduce.wgsl.h"
@@ -126,15 +127,6 @@ std::uint32_t identity_bits(Reduction op, DType accumulated) {
 enum class Source : std::uint8_t { tensor, accumulators };
 /// What it writes: accumulators for the next pass, or results.
 enum class Sink : std::uint8_t { accumulators, results };
-
-std::string_view wgsl_name(DType t) {
-  switch (t) {
-    case DType::f32: return "f32";
-    case DType::f16: return "f16";
-    case DType::i32: return "i32";
-    default: return "u32";
-  }
-}
 
 struct Pass {
   Reduction op;

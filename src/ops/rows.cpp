@@ -1,5 +1,6 @@
 #include "ops/rows.h"
 #include "ops/result.h"
+#include "ops/wgsl_text.h"
 
 #include <fmt/format.h>
 
@@ -44,15 +45,6 @@ static_assert(sizeof(Params) == 64, "no more than Dawn's immediates take");
 
 constexpr std::uint32_t word(std::int64_t v) {
   return static_cast<std::uint32_t>(v);
-}
-
-std::string_view wgsl_name(DType t) {
-  switch (t) {
-    case DType::f32: return "f32";
-    case DType::f16: return "f16";
-    case DType::i32: return "i32";
-    default: return "u32";
-  }
 }
 
 /// One way to run a row op.

@@ -13,6 +13,7 @@
 #include "ops/launch.h"
 #include "ops/result.h"
 #include "ops/rows.h"
+#include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "wgsl/scan.wgsl.h"
 
@@ -41,15 +42,6 @@ static_assert(sizeof(Params) == 64, "no more than Dawn's immediates take");
 
 constexpr std::uint32_t word(std::int64_t v) {
   return static_cast<std::uint32_t>(v);
-}
-
-std::string_view wgsl_name(DType t) {
-  switch (t) {
-    case DType::f32: return "f32";
-    case DType::f16: return "f16";
-    case DType::i32: return "i32";
-    default: return "u32";
-  }
 }
 
 /// Bits of the accumulator of no elements. Of sums it is -0, which keeps the -0 of a single element.
