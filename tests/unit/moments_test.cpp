@@ -11,6 +11,7 @@
 #include "ops/infer.h"
 #include "ops/rows.h"
 #include "unit/catalog_check.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/ops.h"
@@ -18,28 +19,15 @@
 namespace weft {
 namespace {
 
-using ops::KernelClass;
 using testing::Strided;
 using testing::test_device;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class Moments : public ::testing::TestWithParam<KernelClass> {
- protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
+class Moments : public testing::KernelClassTest {};
 
-  static Tensor floats(const std::vector<float>& values, const Shape& shape) {
-    return test_device().upload<float>(values, shape);
-  }
-  static Tensor floats(const std::vector<float>& values) {
-    return floats(values, {static_cast<std::int64_t>(values.size())});
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(Kernels, Moments, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Moments, testing::both_kernel_classes(), testing::kernel_class_name);
 
 /// What is computed: the op, and ddof or the order.
 struct What {

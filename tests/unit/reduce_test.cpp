@@ -12,6 +12,7 @@
 
 #include "ops/infer.h"
 #include "ops/rows.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/ops.h"
@@ -19,32 +20,20 @@
 namespace weft {
 namespace {
 
-using ops::KernelClass;
 using testing::Strided;
 using testing::test_device;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// Each test runs with the kernels of both device classes, whatever the device.
-class Reduce : public ::testing::TestWithParam<KernelClass> {
+class Reduce : public testing::KernelClassTest {
  protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
-
-  static Tensor floats(const std::vector<float>& values, const Shape& shape) {
-    return test_device().upload<float>(values, shape);
-  }
-  static Tensor floats(const std::vector<float>& values) {
-    return floats(values, {static_cast<std::int64_t>(values.size())});
-  }
   static ReduceOptions over(std::vector<std::int64_t> axes, bool keepdims = false) {
     return {std::move(axes), keepdims};
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Reduce, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Reduce, testing::both_kernel_classes(), testing::kernel_class_name);
 
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::prod,   ReduceOp::max,   ReduceOp::min,
                                 ReduceOp::any, ReduceOp::all,  ReduceOp::argmax, ReduceOp::argmin};

@@ -11,6 +11,7 @@
 
 #include "ops/rows.h"
 #include "unit/catalog_check.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/nn.h"
@@ -19,25 +20,15 @@
 namespace weft {
 namespace {
 
-using ops::KernelClass;
 using testing::Strided;
 using testing::test_device;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class Rows : public ::testing::TestWithParam<KernelClass> {
- protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
+class Rows : public testing::KernelClassTest {};
 
-  static Tensor floats(const std::vector<float>& values, const Shape& shape) {
-    return test_device().upload<float>(values, shape);
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(Kernels, Rows, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::both_kernel_classes(), testing::kernel_class_name);
 
 /// Calls `row` with the positions of each row along axes [axis, end).
 template <class Row>

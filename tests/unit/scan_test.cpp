@@ -13,6 +13,7 @@
 #include "ops/rows.h"
 #include "unit/catalog_check.h"
 #include "unit/core_helpers.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/ops.h"
@@ -20,28 +21,20 @@
 namespace weft {
 namespace {
 
-using ops::KernelClass;
 using testing::Strided;
 using testing::test_device;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class Scan : public ::testing::TestWithParam<KernelClass> {
+class Scan : public testing::KernelClassTest {
  protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
-
-  static Tensor floats(const std::vector<float>& values, const Shape& shape) {
-    return test_device().upload<float>(values, shape);
-  }
   static std::vector<float> scanned(ScanOp op, const std::vector<float>& values, const ScanOptions& options = {}) {
     return scan(op, floats(values, {static_cast<std::int64_t>(values.size())}), options).to_host<float>();
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Scan, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Scan, testing::both_kernel_classes(), testing::kernel_class_name);
 
 double identity(ScanOp op, DType dtype) {
   const bool real = is_float(dtype);
