@@ -51,8 +51,7 @@ class Evaluation {
       case OpKind::input: return input_(op.name);
       case OpKind::constant: return Device(device_).upload_array(op.bytes, op.shape, op.dtype);
       case OpKind::scalar:
-      case OpKind::full:
-        return element_count(op.shape) == 1 ? number(op) : full(device_, op.shape, op.value, op.dtype);
+      case OpKind::full: return element_count(op.shape) == 1 ? number(op) : full(device_, op.shape, op.value, op.dtype);
       case OpKind::arange: return arange(device_, op.value, op.stop, op.step, op.dtype);
       case OpKind::transpose: return transpose(operand(op, 0), op.numbers);
       case OpKind::reshape: return reshape(operand(op, 0), op.shape);

@@ -176,6 +176,15 @@ MatmulSpec settle(MatmulSpec s) {
   const bool vector = s.plan.kind == MatmulKind::vector_tile || s.plan.kind == MatmulKind::vector_block;
   s.plan.splits = 1;
   s.plan.lanes_n = 0;
+  if (s.plan.kind == MatmulKind::panel) {
+    s.in = is_float(s.out) ? DType::f32 : DType::i32;  // panels hold sums
+    s.a_transposed = s.b_transposed = false;
+    s.a_vec4 = s.b_vec4 = s.a_signed = s.b_signed = true;
+    s.full = s.full || s.batch_axes == 3 || s.out == DType::i32;
+    s.c_vec4 = s.c_vec4 && !s.full;
+    if (s.full) s.batch_axes = 3;
+    return s;
+  }
   if (sum) s.in = DType::f32;
   if (sum || vector) s.b_transposed = false;
   if (s.int8 == Int8::none) {
@@ -225,6 +234,7 @@ std::string matmul_source(const MatmulSpec& spec) {
   switch (spec.plan.kind) {
     case MatmulKind::tile: return tile_source(spec);
     case MatmulKind::block: return matmul_block_source(spec);
+    case MatmulKind::panel: return matmul_panel_source(spec);
     case MatmulKind::vector_tile: return matmul_vector_tile_source(spec);
     case MatmulKind::vector_block: return matmul_vector_block_source(spec);
     case MatmulKind::sum: return sum_source(spec);

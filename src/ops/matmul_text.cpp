@@ -197,11 +197,12 @@ std::string entry(const MatmulSpec& s) {
   return fmt::format(R"(
 @compute @workgroup_size({})
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(num_workgroups) grid: vec3u,
-        @builtin(local_invocation_index) t: u32) {{
+        @builtin({}) t: u32) {{
   let group = id.x + id.y * grid.x;
   if (group >= params.groups) {{ return; }}
 )",
-                     s.plan.threads) +
+                     s.plan.threads,
+                     s.plan.kind == MatmulKind::panel ? "subgroup_invocation_id" : "local_invocation_index") +
          (is_sum(s) ? "" : "  let p = place(group);\n");
 }
 

@@ -51,6 +51,7 @@ namespace weft::ops {
 
 // One for each way of working; matmul_source() calls them.
 std::string matmul_block_source(const MatmulSpec& s);
+std::string matmul_panel_source(const MatmulSpec& s);
 std::string matmul_vector_block_source(const MatmulSpec& s);
 std::string matmul_vector_tile_source(const MatmulSpec& s);
 
