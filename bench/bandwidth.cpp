@@ -3,14 +3,16 @@
 #include <benchmark/benchmark.h>
 
 #include "bench_device.h"
-#include "weft/kernel.h"
-#include "weft/ops.h"
-#include "weft/stream.h"
+#include "bench_main.h"
+#include "weft/weft.h"
 
 namespace weft::bench {
 namespace {
 
-constexpr int kOpsPerSync = 8;  // a batch: what is timed is the device, not the submit
+/// A batch: what is timed is the device, not the submit.
+int ops_per_sync() {
+  return device().adapter().type == AdapterType::cpu ? 1 : 8;
+}
 
 Tensor filled(std::int64_t n) {
   static Tensor all;
@@ -23,8 +25,9 @@ Tensor filled(std::int64_t n) {
 }
 
 void finish(benchmark::State& state, double bytes_per_op) {
+  state.SetItemsProcessed(state.iterations() * ops_per_sync());
   state.SetBytesProcessed(
-      static_cast<std::int64_t>(static_cast<double>(state.iterations()) * kOpsPerSync * bytes_per_op));
+      static_cast<std::int64_t>(static_cast<double>(state.iterations()) * ops_per_sync() * bytes_per_op));
 }
 
 template <class Op>
@@ -34,38 +37,30 @@ void run(benchmark::State& state, double arrays_moved, Op&& op) {
   op(x);  // compiles, and fills the pool
   device().synchronize();
   for (auto _ : state) {
-    for (int i = 0; i < kOpsPerSync; ++i) benchmark::DoNotOptimize(op(x));
+    for (int i = 0; i < ops_per_sync(); ++i) benchmark::DoNotOptimize(op(x));
     device().synchronize();
   }
   finish(state, arrays_moved * 4 * static_cast<double>(n));
 }
 
 void copy(benchmark::State& state) {
-  const auto n = static_cast<std::uint32_t>(state.range(0) << 20);
+  const std::int64_t n = state.range(0) << 20;
   const Tensor x = filled(n);
   const Tensor y = device().empty({n}, f32);
-  const Kernel kernel = device().kernel({.source = R"(
-    struct Params { n: u32 }
-    @group(0) @binding(0) var<storage, read> x: array<vec4f>;
-    @group(0) @binding(1) var<storage, read_write> y: array<vec4f>;
-    @compute @workgroup_size(128) fn main(@builtin(global_invocation_id) id: vec3u) {
-      let i = linear_index(id);
-      if (i < params.n) { y[i] = x[i]; }
-    })",
-                                         .label = "copy"});
-  const struct {
-    std::uint32_t n;
-  } params{n / 4};
+  const Kernel kernel = copy_kernel(device());
   for (auto _ : state) {
-    for (int i = 0; i < kOpsPerSync; ++i) kernel(device().stream(), {{"x", x}, {"y", y}}, params, grid_for(n / 4));
+    for (int i = 0; i < ops_per_sync(); ++i) copy_vec4(kernel, x.buffer(), y.buffer());
     device().synchronize();
   }
-  finish(state, 2.0 * 4 * n);
+  finish(state, 2.0 * 4 * static_cast<double>(n));
 }
 
 void add(benchmark::State& state) {
   const Tensor y = device().zeros({state.range(0) << 20}, f32);
   run(state, 3, [&](const Tensor& x) { return x + y; });
+}
+void relu_op(benchmark::State& state) {
+  run(state, 2, [](const Tensor& x) { return relu(x); });
 }
 void exp_op(benchmark::State& state) {
   run(state, 2, [](const Tensor& x) { return exp(x); });
@@ -79,29 +74,34 @@ void sum_columns(benchmark::State& state) {
 void softmax_rows(benchmark::State& state) {
   run(state, 2, [](const Tensor& x) { return softmax(reshape(x, {-1, 4096})); });
 }
+/// relu(a*b + c) as `weft eval` runs it: one kernel, three arrays read and one written.
+void fused_chain(benchmark::State& state) {
+  static const Expression chain = Expression::parse("relu(a*b + c)");
+  const Tensor b = full(device(), {state.range(0) << 20}, -2.0, f32);
+  const Tensor c = full(device(), {state.range(0) << 20}, 3.5, f32);
+  run(state, 4, [&](const Tensor& x) { return chain.evaluate(device(), {{"a", x}, {"b", b}, {"c", c}}); });
+}
 void layer_norm_rows(benchmark::State& state) {
   run(state, 2, [](const Tensor& x) { return layer_norm(reshape(x, {-1, 4096})); });
 }
 
 void sizes(benchmark::internal::Benchmark* b) {
-  b->Arg(16)->Arg(256)->UseRealTime()->Unit(benchmark::kMillisecond);
+  b->Arg(4)->Arg(16)->Arg(256)->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 
 BENCHMARK(copy)->Apply(sizes);
 BENCHMARK(add)->Apply(sizes);
+BENCHMARK(relu_op)->Apply(sizes);
 BENCHMARK(exp_op)->Apply(sizes);
 BENCHMARK(sum_op)->Apply(sizes);
 BENCHMARK(sum_columns)->Apply(sizes);
 BENCHMARK(softmax_rows)->Apply(sizes);
 BENCHMARK(layer_norm_rows)->Apply(sizes);
+BENCHMARK(fused_chain)->Apply(sizes);
 
 }  // namespace
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::add_context();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return weft::bench::bench_main(argc, argv);
 }

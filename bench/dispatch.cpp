@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench_device.h"
+#include "bench_main.h"
 #include "raw_webgpu.h"
 #include "webgpu/encoder.h"
 #include "weft/graph.h"
@@ -247,9 +248,5 @@ WEFT_WAY(graph);
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::add_context();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return weft::bench::bench_main(argc, argv);
 }
