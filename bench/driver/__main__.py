@@ -20,7 +20,7 @@ from .session import Session, Side
 def parse():
     p = argparse.ArgumentParser(prog="script/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--bin", action="append", default=[], metavar="DIR", help="folder of weft_bench_* (and weft); several: one an implementation, in turns")
-    p.add_argument("--launch", action="append", default=[], metavar="WORDS", help="what the programs of the --bin before it are started with")
+    p.add_argument("--launch", action="append", default=[], metavar="WORDS", help="what the programs of each --bin are started with, in the same order")
     p.add_argument("--peer-bin", action="append", default=[], metavar="DIR", help="where oxicuda-peer is, besides each --bin")
     p.add_argument("--peer-python", action="append", default=[], metavar="PYTHON", help="an interpreter that has a peer's packages, besides this one")
     p.add_argument("--peer-launch", metavar="WORDS", help="what peers on WebGPU are started with (as the first --launch)")
@@ -47,13 +47,15 @@ def main():
         return
     if not args.bin:
         raise SystemExit("script/bench: no programs. Fix: name their folder with --bin, or start script/bench.")
+    if args.launch and len(args.launch) != len(args.bin):
+        raise SystemExit("script/bench: --launch must be given for each --bin or for none. Fix: --launch '' for a plain start.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended too
     options = " ".join(a for a in sys.argv[1:] if a in ("--quick", "--large", "--no-peers")) + (f" --filter {args.filter}" if args.filter != "." else "")
     with tempfile.TemporaryDirectory() as folder:
         env = {"XDG_RUNTIME_DIR": folder, **os.environ}
         args.rounds = args.rounds or (3 if args.quick else 5)
         first = 0.02 if args.quick else 0.05
-        launches = [shlex.split(w) for w in args.launch] + [[]] * len(args.bin)
+        launches = [shlex.split(w) for w in args.launch] or [[]] * len(args.bin)
         sides = [Side(b, launch, args.min_time or first, env) for b, launch in zip(args.bin, launches)]
         for side in sides:
             if side.hello is None:

@@ -68,21 +68,23 @@ PROGRAMS = {
 
 @dataclasses.dataclass(frozen=True)
 class OneShot:
-    """A whole process as a row: wall time in seconds from start to end, or milliseconds that it prints as JSON."""
+    """A whole process as a row: its wall time, or the sum of milliseconds that it prints as JSON."""
     row: str
     who: str
     program: str           # in the folder of programs
-    arguments: tuple = ()
-    sum_of: tuple = ()     # keys of the printed JSON, ms; empty: wall time
-    cache: str = "shared"  # "fresh": an empty cache folder each time; "shared": the folder of the fresh one before
+    arguments: tuple = ()  # {array} is a .npy file of four floats
+    sum_of: tuple = ()     # keys of the printed JSON; empty: wall time
+    caches: str = "none"   # of compiled pipelines, ours and Mesa's: "none"; "empty" at first; "left" by the one before
 
 
-# Run in this order, round by round. A program that is not there is a row that says so.
+# Run in this order, round by round.
 ONE_SHOTS = (
-    OneShot("start", "bare", "weft_bench_bare_device", cache="fresh"),
-    OneShot("start", "weft", "weft", ("eval", "1+1"), cache="fresh"),
-    OneShot("cold_start/first", "weft", "weft_bench_cold_start", sum_of=("compile_ms", "first_run_ms"), cache="fresh"),
-    OneShot("cold_start/second", "weft", "weft_bench_cold_start", sum_of=("compile_ms", "first_run_ms"), cache="shared"),
+    OneShot("start", "bare", "weft_bench_bare_start"),
+    OneShot("start", "weft", "weft", ("eval", "1+1")),
+    OneShot("start", "bare with a kernel", "weft_bench_bare_start", ("--kernel",)),
+    OneShot("start", "weft eval a+1", "weft", ("eval", "a+1", "a={array}")),
+    OneShot("cold_start/first", "weft", "weft_bench_cold_start", sum_of=("compile_ms", "first_run_ms"), caches="empty"),
+    OneShot("cold_start/second", "weft", "weft_bench_cold_start", sum_of=("compile_ms", "first_run_ms"), caches="left"),
 )
 
 # Peers: how each is started, {peers} being bench/peers and {python} an interpreter that has `needs`. `webgpu`: through

@@ -141,10 +141,7 @@ class Device:
         a, b = self.figure(row, above), self.figure(below_row or row, below)
         if not a or not b or a["run"] != b["run"]:
             return None
-        pairs = list(zip(a["rounds_us"], b["rounds_us"]))
-        if len(a["rounds_us"]) != len(b["rounds_us"]):
-            return a["us"] / b["us"]
-        return statistics.median(x / y for x, y in pairs)
+        return statistics.median(x / y for x, y in zip(a["rounds_us"], b["rounds_us"]))
 
 
 def load_all(folder=FOLDER):
