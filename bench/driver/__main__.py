@@ -14,7 +14,7 @@ import tempfile
 
 from . import report
 from .results import FOLDER, Results, load_all
-from .session import Session, Side
+from .session import Session, Side, is_cpu
 
 
 def parse():
@@ -54,16 +54,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         env = {"XDG_RUNTIME_DIR": folder, **os.environ}
         args.rounds = args.rounds or (3 if args.quick else 5)
-        first = 0.02 if args.quick else 0.05
         launches = [shlex.split(w) for w in args.launch] or [[]] * len(args.bin)
-        sides = [Side(b, launch, args.min_time or first, env) for b, launch in zip(args.bin, launches)]
+        cpu = is_cpu(args.bin[0], launches[0], env)
+        args.min_time = args.min_time or (0.02 if args.quick or cpu else 0.05)
+        args.control_share = args.control_share or (0.25 if cpu else 0.1)
+        sides = [Side(b, launch, args.min_time, env) for b, launch in zip(args.bin, launches)]
         for side in sides:
             if side.hello is None:
                 why = "; ".join(f"{p}: {w}" for p, w in side.missing.items())
                 raise SystemExit(f"script/bench: nothing in {side.folder} runs ({why}). Fix: build it, or see --launch.")
         session = Session(args, sides, env)
-        args.min_time = args.min_time or (0.02 if args.quick or session.cpu else 0.05)
-        args.control_share = args.control_share or (0.25 if session.cpu else 0.1)
         args.peer_bin += args.bin
         args.peer_launch = None if args.peer_launch is None else shlex.split(args.peer_launch)
         try:
@@ -81,6 +81,8 @@ def main():
             try:
                 session.run(results)
                 session.run_one_shots(results)
+                if not args.no_peers and not args.quick:
+                    session.run_python_ops(results)
             except KeyboardInterrupt:
                 results.note("interrupted")
             written = results.save(session)

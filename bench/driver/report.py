@@ -214,7 +214,8 @@ def section(d):
     known = ("matmul", "batched_matmul", "matmul_bias_gelu", "gemm", "matvec", "matvec_transposed", "conv", "attention", "softmax", "layer_norm", "rms_norm", "var",
              "sum_rows", "cumsum", "sort", "topk32", "fft", "random_normal", "embedding", "copy", "add", "relu_op", "exp_op", "sum_op", "sum_columns",
              "softmax_rows", "layer_norm_rows", "fused_chain", "in", "relu_chain", "relu_read", "start", "cold_start", "raw_create", "pool_hit", "pool_miss", "churn",
-             "mixed_10000", "peak", "upload", "readback", "dispatch")
+             "mixed_10000", "peak", "upload", "readback", "dispatch", "python")
+    text += layers(d, "through Python, numpy in and out", pick("python"))
     text += layers(d, "others", sorted(r for r in rows if r.split("/")[0] not in known))
     text += transfers(d) + small(d) + dispatch(d)
     failed = failures(d)

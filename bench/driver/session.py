@@ -53,6 +53,22 @@ class Side:
             worker.close()
 
 
+def is_cpu(folder, launch, env):
+    """Whether the device is a CPU: asked of the first program that answers, since programs are started accordingly."""
+    for program in programs.PROGRAMS:
+        path = pathlib.Path(folder).resolve() / f"weft_bench_{program}"
+        worker = Worker(program, [*launch, str(path), "--serve"], env)
+        try:
+            if path.exists():
+                worker.start()
+                return worker.hello["cpu"]
+        except WorkerError:
+            continue
+        finally:
+            worker.close()
+    return False
+
+
 def each(reply):
     """Seconds of one op."""
     rate = reply.get("counters", {}).get("items_per_second")
@@ -245,6 +261,36 @@ class Session:
             entry.seconds.append(took)
         except (WorkerError, ValueError, KeyError) as e:
             entry.error = str(e)
+
+    # -- Weft's Python package beside ONNX Runtime's --------------------------------------------------------------------
+
+    def run_python_ops(self, results):
+        """Rows python/NAME: one process that runs both in turns (peers/ort_ops.py), numpy arrays in and out."""
+        if self.out_of_time() or not re.search(self.args.filter, "python/"):
+            return
+        how = programs.PEERS["onnxruntime"]
+        for side in self.sides:
+            package = next((p for p in (side.folder / "python", side.folder.parent / "python") if (p / "weft").is_dir()), None)
+            python = python_with(how["needs"], self.args.peer_python, self.env)
+            if package is None or python is None:
+                self.peer_errors["python/ rows"] = "no Python package beside the programs" if package is None else "no Python here has " + ", ".join(how["needs"])
+                continue
+            path = os.pathsep.join([str(package), *filter(None, [self.env.get("PYTHONPATH")])])
+            with tempfile.TemporaryDirectory() as folder:
+                command = [*side.launch, python, str(PEERS / "ort_ops.py"), "--rounds", str(self.args.rounds), "--out", f"{folder}/out.json"]
+                try:
+                    run_once(command, {**self.env, "PYTHONPATH": path}, 10 * self.args.row_limit)
+                    with open(f"{folder}/out.json") as file:
+                        rows = json.load(file)["rows"]
+                except (WorkerError, OSError, ValueError) as e:
+                    self.peer_errors["python/ rows"] = str(e)
+                    continue
+            for name, times in rows.items():
+                for who in ("weft", "onnxruntime"):
+                    entry = Entry(f"python/{name}", who, side, None, name)
+                    entry.seconds, entry.error = times.get(who, []), times.get("error")
+                    results.add(side, entry, lambda: [])
+            print(f"python/: {len(rows)} ops beside ONNX Runtime's on {side.hello['implementation']}", flush=True)
 
     def close(self):
         for worker in self.peers.values():

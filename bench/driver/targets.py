@@ -145,7 +145,7 @@ RESNET = ["conv/8x64x56x56_64x3x3_s1", "conv/8x64x56x56_256x1x1_s1", "conv/8x128
 
 def on_device(row):
     """Rows whose operands lie on the device; those with transfers are a target of their own."""
-    return not row.startswith("in/") and row not in ("relu_read",)
+    return not row.startswith(("in/", "python/")) and row not in ("relu_read",)
 
 
 TARGETS = [
@@ -197,8 +197,9 @@ TARGETS = [
            "attention rows", on=H200),
     # Peers on WebGPU
     Target("ort", "every row that ONNX Runtime WebGPU has, operands on the device", "≥", 2, " ×", times_as_fast(on_device, "onnxruntime"), "ONNX Runtime"),
-    Target("ort-transfers", "every row that ONNX Runtime WebGPU has, with transfers", "≥", 2, " ×", times_as_fast(lambda r: r.startswith("in/"), "onnxruntime"),
+    Target("ort-transfers", "every row that ONNX Runtime WebGPU has, with transfers", "≥", 2, " ×", times_as_fast(lambda r: r.startswith(("in/", "python/")), "onnxruntime"),
            "ONNX Runtime"),
+    Target("ort-half", "no row slower than half of ONNX Runtime WebGPU (issue 6)", "≥", 0.5, " ×", times_as_fast(lambda r: True, "onnxruntime"), "ONNX Runtime"),
     Target("softmax-ort", "softmax over rows of 4096, of ONNX Runtime WebGPU", "≥", 25, " ×", times_as_fast(["softmax/16384x4096"], "onnxruntime"), "ONNX Runtime",
            on=H200),
     Target("oxicuda-gemm-f32", "product float32 4096³, of oxicuda-webgpu", "≥", 10, " ×", times_as_fast(["matmul/f32_4096"], "oxicuda-webgpu"), "oxicuda-webgpu", on=H200),
