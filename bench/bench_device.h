@@ -17,6 +17,17 @@ inline Device& device() {
   return d;
 }
 
+/// For work that holds kernels of the library alone, as `weft eval` has: Dawn leaves bounds checks out then. It refuses
+/// WGSL of ours, so plain copies run on device().
+inline Device& library_device() {
+  static Device d = [] {
+    DeviceOptions options;
+    options.library_kernels_only = true;
+    return Device::open(options);
+  }();
+  return d;
+}
+
 /// Puts adapter, implementation and version into the results.
 inline void add_context() {
   benchmark::AddCustomContext("adapter", device().adapter().name);

@@ -11,7 +11,9 @@
 
 namespace {
 
-using weft::bench::device;
+weft::Device& device() {
+  return weft::bench::library_device();
+}
 
 weft::Tensor filled(const weft::Shape& shape, weft::DType dtype) {
   std::vector<float> values(static_cast<std::size_t>(weft::element_count(shape)));

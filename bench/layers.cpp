@@ -14,7 +14,9 @@
 
 namespace {
 
-using weft::bench::device;
+weft::Device& device() {
+  return weft::bench::library_device();
+}
 
 weft::Tensor normal(const weft::Shape& shape, weft::DType dtype = weft::f32) {
   static weft::Random generator{1};
@@ -165,6 +167,14 @@ void add_products() {
         return Work{[=] { return weft::matmul(a, b); }, 2 * size * size * size};
       });
     }
+  }
+  for (std::int64_t n : {512, 1024, 4096, 8192}) {
+    add("matmul/i8_" + std::to_string(n), n > 512, [=] {
+      weft::Random generator{1};
+      const weft::Tensor words = weft::random_bits(device(), {n, n / 4}, generator);
+      const auto size = static_cast<double>(n);
+      return Work{[=] { return weft::matmul_int8(words, words); }, 2 * size * size * size};
+    });
   }
   const std::int64_t side = device().adapter().type == weft::AdapterType::cpu ? 128 : 512;
   add("batched_matmul/f32_64x" + std::to_string(side), false, [=] {

@@ -32,13 +32,13 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
   })->UseRealTime();
 }
 
-/// `work` records or does `items` things a call; the wait is ours.
-void measure(benchmark::State& state, std::int64_t items, const std::function<void()>& work) {
+/// `work` records or does `items` things a call on `d`; the wait is ours.
+void measure(benchmark::State& state, Device& d, std::int64_t items, const std::function<void()>& work) {
   for (int i = 0; i < 2; ++i) work();
-  device().synchronize();
+  d.synchronize();
   for (auto _ : state) {
     work();
-    device().synchronize();
+    d.synchronize();
   }
   state.SetItemsProcessed(state.iterations() * items);
 }
@@ -50,39 +50,39 @@ void measure(benchmark::State& state, std::int64_t items, const std::function<vo
 void add_small_ops() {
   constexpr int kOps = 1000;
   constexpr int kFused = 63;  // operations of one program (python/src/lazy.cpp)
-  const auto x = [] { return full(device(), {4096}, 1.5, f32); };
+  const auto x = [] { return full(library_device(), {4096}, 1.5, f32); };
   const auto chain = [](Tensor y) {
     for (int i = 0; i < kOps; ++i) y = relu(y);
     return y;
   };
   add("relu_chain/eager", [=](benchmark::State& state) {
     const Tensor start = x();
-    measure(state, kOps, [&] { chain(start); });
+    measure(state, library_device(), kOps, [&] { chain(start); });
   });
   add("relu_chain/graph", [=](benchmark::State& state) {
     const Tensor start = x();
-    const Graph graph = device().capture([&](const Stream&) { chain(start); });
-    measure(state, kOps, [&] { graph.run(); });
+    const Graph graph = library_device().capture([&](const Stream&) { chain(start); });
+    measure(state, library_device(), kOps, [&] { graph.run(); });
   });
   add("relu_chain/fused", [=](benchmark::State& state) {
     const Tensor start = x();
-    const Graph graph = device().capture([&](const Stream&) {
+    const Graph graph = library_device().capture([&](const Stream&) {
       Tensor y = start;
       for (int done = 0; done < kOps;) {
         ops::ElementProgram program;
         std::int32_t node = program.input(y);
         for (int i = 0; i < kFused && done < kOps; ++i, ++done) node = program.unary(UnaryOp::relu, node);
-        y = program.run(device(), start.shape(), node);
+        y = program.run(library_device(), start.shape(), node);
       }
     });
-    measure(state, kOps, [&] { graph.run(); });
+    measure(state, library_device(), kOps, [&] { graph.run(); });
   });
   add("relu_read/4096", [=](benchmark::State& state) {
     const Tensor start = x();
     std::array<std::byte, 4> word{};
-    measure(state, 1, [&] {
+    measure(state, library_device(), 1, [&] {
       const Tensor y = relu(start);
-      device().read(y.buffer(), 0, word);
+      library_device().read(y.buffer(), 0, word);
     });
   });
 }
@@ -106,9 +106,9 @@ void add_in(const std::string& name, std::vector<Shape> shapes,
   add("in/" + name, [=](benchmark::State& state) {
     std::vector<Host> hosts;
     for (const Shape& s : shapes) hosts.push_back(host(s));
-    measure(state, 1, [&] {
+    measure(state, library_device(), 1, [&] {
       std::vector<Tensor> tensors;
-      for (const Host& h : hosts) tensors.push_back(device().upload(std::span<const float>(h.values), h.shape));
+      for (const Host& h : hosts) tensors.push_back(library_device().upload(std::span<const float>(h.values), h.shape));
       benchmark::DoNotOptimize(op(tensors).to_host<float>());
     });
   });
@@ -160,7 +160,7 @@ struct Params { turns: u32, seed: f32 }
   } params{is_cpu() ? 2000u : 20000u, 0.5f};
   const Grid grid{is_cpu() ? 64u : 4096u, 1, 1};
   const Buffer out = device().zeros_bytes(4096);
-  measure(state, 1, [&] { kernel(device().stream(), {{"out", out}}, params, grid); });
+  measure(state, device(), 1, [&] { kernel(device().stream(), {{"out", out}}, params, grid); });
   state.counters["FLOP/s"] = benchmark::Counter(64.0 * params.turns * 128.0 * grid.x,
                                                 benchmark::Counter::kIsIterationInvariantRate);
 }

@@ -17,6 +17,10 @@ def bytes_text(n):
     return f"{n} B"
 
 
+def significant(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def intensity(row, device):
     """(FLOP, bytes at least moved) of one op of this row, or None. Softmax counts 5 an element, layer norm 8."""
     n = [int(v) for v in re.findall(r"\d+", row.partition("/")[2])]
@@ -98,12 +102,12 @@ def roofline(devices):
                           svg.Axis(unit, low_y / scale, high_y / scale))
         top = max(v for v in (*peaks.values(), vendor, max(p[2] for p in points)) if v)
         start = max(low_x, low_y / copy)
-        panel.roof([(start, start * copy / scale), (min(high_x, top / copy), min(high_x * copy, top) / scale)], f"copy: {copy / 1e9:,.0f} GB/s")
+        panel.roof([(start, start * copy / scale), (min(high_x, top / copy), min(high_x * copy, top) / scale)], f"copy: {significant(copy / 1e9)} GB/s")
         for kind, value in peaks.items():
             if value:
-                panel.roof([(max(low_x, value / copy), value / scale), (high_x, value / scale)], f"multiply-adds {kind}: {value / scale:,.3g}")
+                panel.roof([(max(low_x, value / copy), value / scale), (high_x, value / scale)], f"multiply-adds {kind}: {significant(value / scale)}")
         if vendor:
-            panel.roof([(max(low_x, vendor / copy), vendor / scale), (high_x, vendor / scale)], f"cuBLAS f16 8192²: {vendor / scale:,.3g}")
+            panel.roof([(max(low_x, vendor / copy), vendor / scale), (high_x, vendor / scale)], f"cuBLAS f16 8192³: {significant(vendor / scale)}")
         for series, x, y, label in points:
             panel.point(series, x, y / scale, label)
         panels.append(panel)

@@ -153,7 +153,8 @@ def dispatch(d):
 
 def small(d):
     rows = {"relu_chain": "a relu of 4,096 floats, 1,000 in a row", "relu_read": "one relu and four bytes back", "start": "whole process, no caches",
-            "cold_start/first": "20 pipelines, first process", "cold_start/second": "20 pipelines, second process"}
+            "cold_start/first": "20 pipelines, first process", "cold_start/second": "20 pipelines, second process",
+            "eval/at_once": "x*2+1 of a large file at once, its slowest part", "eval/in_blocks": "the same in blocks, all of it"}
     out = []
     for row, text in rows.items():
         by = d.rows.get(row, {}).get("by", {})
@@ -213,7 +214,7 @@ def section(d):
     text += layers(d, "with transfers in and out", pick("in"))
     known = ("matmul", "batched_matmul", "matmul_bias_gelu", "gemm", "matvec", "matvec_transposed", "conv", "attention", "softmax", "layer_norm", "rms_norm", "var",
              "sum_rows", "cumsum", "sort", "topk32", "fft", "random_normal", "embedding", "copy", "add", "relu_op", "exp_op", "sum_op", "sum_columns",
-             "softmax_rows", "layer_norm_rows", "fused_chain", "in", "relu_chain", "relu_read", "start", "cold_start", "raw_create", "pool_hit", "pool_miss", "churn",
+             "softmax_rows", "layer_norm_rows", "fused_chain", "in", "relu_chain", "relu_read", "start", "cold_start", "eval", "raw_create", "pool_hit", "pool_miss", "churn",
              "mixed_10000", "peak", "upload", "readback", "dispatch", "python")
     text += layers(d, "through Python, numpy in and out", pick("python"))
     text += layers(d, "others", sorted(r for r in rows if r.split("/")[0] not in known))

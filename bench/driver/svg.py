@@ -99,7 +99,7 @@ class Panel:
         self.points.append((series, x, y, label))
 
     def roof(self, pairs, label):
-        """A limit: pairs of (x, y), labelled at its end, above or left of it."""
+        """A limit between two (x, y), with its name along it."""
         self.roofs.append((pairs, label))
 
     def draw(self, left, top, width, height):
@@ -122,38 +122,36 @@ class Panel:
         out.append(f'<text x="{left + width / 2}" y="{top + height + 40}" text-anchor="middle">{html.escape(self.x.label)}</text>')
         middle = top + height / 2
         out.append(f'<text transform="translate({left - 50},{middle}) rotate(-90)" text-anchor="middle">{html.escape(self.y.label)}</text>')
-        taken = []
-        for pairs, label in self.roofs:
+        spots = [(series, px(x), py(y), label) for series, x, y, label in self.points]
+        taken = [(x - 5, y - 5, x + 5, y + 5) for _, x, y, _ in spots]
+        for pairs, _ in self.roofs:  # no text crosses a roof
+            (x0, y0), (x1, y1) = ((px(x), py(y)) for x, y in (pairs[0], pairs[-1]))
+            steps = max(2, int(math.hypot(x1 - x0, y1 - y0) / 6))
+            taken += [(x0 + (x1 - x0) * k / steps - 2, y0 + (y1 - y0) * k / steps - 2, x0 + (x1 - x0) * k / steps + 2, y0 + (y1 - y0) * k / steps + 2)
+                      for k in range(steps + 1)]
             path = "M" + "L".join(f"{px(x):.1f},{py(y):.1f}" for x, y in pairs)
             out.append(f'<path d="{path}" class="roof" stroke-dasharray="5 4"/>')
-            x, y = px(pairs[-1][0]), py(pairs[-1][1])
+        for pairs, label in self.roofs:
+            (x0, y0), (x1, y1) = ((px(x), py(y)) for x, y in (pairs[0], pairs[-1]))
             w = width_of(label, 12)
-            flat = pairs[0][1] == pairs[-1][1]
-            box = (x - w - 4, y - 18, x - 4, y - 4) if flat else None
-            if flat:
-                while any(overlap(box, t) for t in taken):
-                    box = (box[0], box[1] + 21, box[2], box[3] + 21)
-                out.append(f'<text x="{box[2]:.1f}" y="{box[3] - 2:.1f}" text-anchor="end" class="muted halo" style="font-size:12px">{html.escape(label)}</text>')
-            else:
-                x0, y0 = px(pairs[0][0]), py(pairs[0][1])
-                angle = math.degrees(math.atan2(y - y0, x - x0))
-                # On the slope, near its lower end, on the upper side.
-                sx, sy = x0 + (x - x0) * 0.06, y0 + (y - y0) * 0.06
-                out.append(f'<text transform="translate({sx:.1f},{sy:.1f}) rotate({angle:.1f})" dy="-7" class="muted halo" style="font-size:12px">{html.escape(label)}</text>')
-                for k in range(20):  # the slope itself and its text are taken
-                    cx, cy = x0 + (x - x0) * k / 19, y0 + (y - y0) * k / 19
-                    taken.append((cx - 4, cy - 4, cx + 4, cy + 4))
-                    if k * 19 < w * 1.2:
-                        tx, ty = sx + k * 14 * math.cos(math.radians(angle)), sy + k * 14 * math.sin(math.radians(angle))
-                        taken.append((tx - 2, ty - 20, tx + 14, ty - 4))
-                continue
-            taken.append(box)
+            if y0 == y1:  # above or below the line, where it is free
+                places = [(x, y) for y in (y0 - 6, y0 + 15) for x in (x1 - w - 4, x0 + 8, (x0 + x1 - w) / 2)] + [(x1 - w - 4, y0 - 24)]
+                boxes = [(x, y - 11, x + w, y + 3) for x, y in places]
+                box = next((b for b in boxes if not any(overlap(b, t) for t in taken)), boxes[0])
+                out.append(f'<text x="{box[0]:.1f}" y="{box[3] - 3:.1f}" class="muted halo" style="font-size:12px">{html.escape(label)}</text>')
+                taken.append(box)
+            else:  # on the slope, near its lower end, on the upper side
+                angle = math.atan2(y1 - y0, x1 - x0)
+                sx, sy = x0 + (x1 - x0) * 0.06, y0 + (y1 - y0) * 0.06
+                out.append(f'<text transform="translate({sx:.1f},{sy:.1f}) rotate({math.degrees(angle):.1f})" dy="-7" class="muted halo" style="font-size:12px">'
+                           f"{html.escape(label)}</text>")
+                for k in range(int(w / 10) + 2):
+                    tx, ty = sx + k * 10 * math.cos(angle), sy + k * 10 * math.sin(angle)
+                    taken.append((tx - 12, ty - 20, tx + 8, ty - 2))
         for series, pairs in self.lines:
             path = "M" + "L".join(f"{px(x):.1f},{py(y):.1f}" for x, y in pairs)
             out.append(f'<path d="{path}" class="line l{series % len(COLOURS)}" stroke-dasharray="{DASHES[series % len(DASHES)]}"/>')
             out += [marker(series, px(x), py(y)) for x, y in pairs]
-        spots = [(series, px(x), py(y), label) for series, x, y, label in self.points]
-        taken += [(x - 5, y - 5, x + 5, y + 5) for _, x, y, _ in spots]
         for series, x, y, label in sorted(spots, key=lambda s: (s[2], s[1])):
             out.append(marker(series, x, y))
             placed = place_label(label, x, y, taken, (left, top, left + width, top + height))
@@ -180,7 +178,7 @@ def place_label(label, x, y, taken, bounds):
                                (-8 - far / 2, 14 + far, "end")]:
             tx, ty = x + dx, y + dy
             start = tx - (w if anchor == "end" else w / 2 if anchor == "middle" else 0)
-            box = (start, ty - h + 2, start + w, ty + 3)
+            box = (start - 3, ty - h + 2, start + w + 3, ty + 3)
             inside = box[0] >= bounds[0] + 2 and box[2] <= bounds[2] and box[1] >= bounds[1] and box[3] <= bounds[3] - 2
             if inside and not any(overlap(box, t) for t in taken):
                 return (tx, ty, anchor), box

@@ -124,6 +124,11 @@ def second_start(d):
     return value and Figure(value, f"{value:.2f}")
 
 
+def blocks_against_slowest(d):
+    value = d.ratio("eval/at_once", "slowest part", "weft", below_row="eval/in_blocks")
+    return value and Figure(value, f"{value:.2f}")
+
+
 def lowest_of(figures):
     """Several figures of which the lowest counts."""
     def figure(d):
@@ -166,6 +171,8 @@ TARGETS = [
            "whole processes"),
     Target("cold-start", "20 pipelines in a second process, of the first", "≤", 0.3, "", second_start, "whole processes"),
     Target("memory", "retained after 10,000 mixed allocations and frees, of the cap, with nothing live", "≤", 1, "", retained, "memory rows"),
+    Target("stream", "`weft eval` of a large file in blocks, of the slowest of reading, upload, compute, readback, writing by itself", "≥", 0.8, "",
+           blocks_against_slowest, "whole processes"),
     # Arrays and rows
     Target("arrays", "copy, add, sum over 1 GiB, of PyTorch", "≥", 0.97, " ×",
            lowest_of([times_as_fast([f"{op}/256"], "pytorch") for op in ("copy", "add", "sum_op")]), "PyTorch, 1 GiB", on=H200),
@@ -178,7 +185,7 @@ TARGETS = [
     Target("gemm-f16", "product float16 8192³ with float32 sums, of cuBLAS", "≥", 0.5, " ×", times_as_fast(["matmul/f16_8192"], "pytorch"), "PyTorch",
            on=H200, implementation="dawn", stretch=0.65),
     Target("gemm-i8", "product int8 to int32 8192³ by matrix units, of cuBLAS", "≥", 0.5, " ×", times_as_fast(["matmul/i8_8192"], "pytorch"),
-           "a row matmul/i8_8192", on=H200, implementation="dawn"),
+           "PyTorch", on=H200, implementation="dawn"),
     Target("gemm-ort", "products float32 of 256 to 1024, of ONNX Runtime WebGPU", "≥", 2, " ×", times_as_fast(GEMM_CPU, "onnxruntime"), "ONNX Runtime", on="cpu"),
     Target("gemm-ort", "products float32 of 256 to 4096, of ONNX Runtime WebGPU", "≥", 2, " ×", times_as_fast(GEMM_GPU, "onnxruntime"), "ONNX Runtime", on="gpu"),
     Target("gemm-f16-ort", "product float16 4096³, of ONNX Runtime WebGPU", "≥", 8, " ×", times_as_fast(["matmul/f16_4096"], "onnxruntime"), "ONNX Runtime",

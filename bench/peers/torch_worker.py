@@ -79,6 +79,12 @@ def rows(device):
     for n in (256, 512, 1024, 2048, 4096, 8192):
         row(f"matmul/f32_{n}", lambda n=n: product(n, n))
         row(f"matmul/f16_{n}", lambda n=n: product(n, n, dtype=torch.float16))
+    def product_int8(n):
+        a, b = (torch.randint(-128, 128, (n, n), dtype=torch.int8, device=device) for _ in range(2))
+        return lambda: torch._int_mm(a, b.t())
+
+    for n in (512, 1024, 4096, 8192):
+        row(f"matmul/i8_{n}", lambda n=n: product_int8(n))
     row("batched_matmul/f32_64x512", lambda: product(64, 512, 512))
 
     def matvec(transposed):
