@@ -1,6 +1,5 @@
-// What share of the device's copy rate the memory-bound ops reach. `copy` is a plain vec4 copy kernel with bounds checks, as
-// a user's; the ops are the library's kernels on a device for those.
-// Arguments: millions (2^20) of floats.
+// What share of the device's copy rate the memory-bound ops reach. `copy` is a plain vec4 copy kernel with bounds
+// checks, as a user's; the ops are the library's kernels on a device for those. Arguments: millions (2^20) of floats.
 #include <benchmark/benchmark.h>
 
 #include "bench_device.h"

@@ -1,5 +1,5 @@
-// What is measured beside peers besides layers and arrays: small ops in a row, an op and four bytes back, ops with their
-// transfers, and what the device's arithmetic can do at most. Rows have the names that bench/peers use too.
+// What is measured beside peers besides layers and arrays: small ops in a row, an op and four bytes back, ops with
+// their transfers, and what the device's arithmetic can do at most. Rows have the names that bench/peers use too.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -45,8 +45,8 @@ void measure(benchmark::State& state, Device& d, std::int64_t items, const std::
 
 // -- small ops ------------------------------------------------------------------------------------------------------
 
-/// 1,000 relu over 4,096 floats: as a user writes them, captured and replayed, and with as many in one kernel as Python's
-/// lazy arrays and weft.jit put there.
+/// 1,000 relu over 4,096 floats: as a user writes them, captured and replayed, and with as many in one kernel as
+/// Python's lazy arrays and weft.jit put there.
 void add_small_ops() {
   constexpr int kOps = 1000;
   constexpr int kFused = 63;  // operations of one program (python/src/lazy.cpp)
@@ -133,7 +133,8 @@ void add_with_transfers() {
   });
 }
 
-// -- what the arithmetic can do -----------------------------------------------------------------------------------------
+// -- what the arithmetic can do
+// -----------------------------------------------------------------------------------------
 
 /// Multiply-adds on registers alone, eight independent vectors a lane.
 void peak(benchmark::State& state, std::string_view type) {
@@ -161,8 +162,8 @@ struct Params { turns: u32, seed: f32 }
   const Grid grid{is_cpu() ? 64u : 4096u, 1, 1};
   const Buffer out = device().zeros_bytes(4096);
   measure(state, device(), 1, [&] { kernel(device().stream(), {{"out", out}}, params, grid); });
-  state.counters["FLOP/s"] = benchmark::Counter(64.0 * params.turns * 128.0 * grid.x,
-                                                benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["FLOP/s"] =
+      benchmark::Counter(64.0 * params.turns * 128.0 * grid.x, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void add_all() {

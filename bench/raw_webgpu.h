@@ -1,5 +1,6 @@
 // Bare webgpu.h loops: what the same work costs with no runtime around it. They run on Weft's own device, so that both
-// sides share the adapter, the queue and the driver's state. Beside src/webgpu the only place that calls WebGPU.
+// sides share the adapter, the queue and the driver's state. Beside src/webgpu and
+// bare_start.cpp the only place that calls WebGPU.
 #pragma once
 
 #include <cstddef>

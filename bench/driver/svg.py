@@ -216,7 +216,7 @@ def figure(title, subtitle, names, panels, columns=2, panel_size=(400, 300)):
         x += need
     top = 82 + 22 * line + 46
     height = top + rows * height_panel + (rows - 1) * gap_y + 58
-    body = [f'<rect width="100%" height="100%" class="ground"/>', f'<text x="{left - 40}" y="32" class="title">{html.escape(title)}</text>',
+    body = ['<rect width="100%" height="100%" class="ground"/>', f'<text x="{left - 40}" y="32" class="title">{html.escape(title)}</text>',
             f'<text x="{left - 40}" y="54" class="muted">{html.escape(subtitle)}</text>', *legend]
     for i, panel in enumerate(panels):
         body.append(panel.draw(left + (i % columns) * (width_panel + gap_x), top + (i // columns) * (height_panel + gap_y), width_panel, height_panel))

@@ -4,7 +4,6 @@ The programs here are scripts that speak the protocol of bench/bench_main.h; no 
 Issue 8, point 1.
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
