@@ -28,6 +28,7 @@ void raw_upload(benchmark::State& state) {
   const auto buffer = raw.buffer(bytes.size(), WGPUBufferUsage_Storage | WGPUBufferUsage_CopyDst);
   for (auto _ : state) {
     raw.write(buffer.get(), bytes);
+    raw.flush();
     raw.wait_idle();
   }
   rate(state);

@@ -75,6 +75,9 @@ class Raw {
     wgpuQueueWriteBuffer(queue(), to, 0, bytes.data(), bytes.size());
   }
 
+  /// Sends writes on their way: both implementations hold them until a submit, and call work done before that.
+  void flush() const { wgpuQueueSubmit(queue(), 0, nullptr); }
+
  private:
   webgpu::Gpu& gpu_;
 };
