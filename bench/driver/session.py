@@ -172,6 +172,9 @@ class Session:
                 if row in rows_of:
                     who = f"{name} {variant}" if variant else name
                     out[rows_of[row]].append(Entry(row, who, None, worker, told))
+        for entries in out.values():  # all that run one row side by side, so that little time lies between them
+            order = list(dict.fromkeys(e.row for e in entries))
+            entries.sort(key=lambda e: order.index(e.row))
         return out
 
     def run(self, results):

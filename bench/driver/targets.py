@@ -106,10 +106,15 @@ def counted(names, rows):
 
 
 def of_copy(row):
-    """Share of the copy rate."""
+    """Share of the copy rate: of the copy of the same size in the same rounds where there is one."""
     def figure(d):
         value, copy = d.rate(row, "bytes"), copy_rate(d)
-        return Figure(value / copy, f"{value / copy:.2f} ({value / 1e9:,.3g} GB/s)") if value and copy else None
+        if not value or not copy:
+            return None
+        share, beside = value / copy, "copy/" + row.partition("/")[2]
+        if d.ratio(beside, "weft", "weft", below_row=row):
+            share = d.ratio(beside, "weft", "weft", below_row=row) * d.rows[row]["bytes"] / d.rows[beside]["bytes"]
+        return Figure(share, f"{share:.2f} ({value / 1e9:,.3g} GB/s)")
     return figure
 
 
