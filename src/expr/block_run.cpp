@@ -12,6 +12,7 @@
 
 #include "expr/channel.h"
 #include "expr/joining.h"
+#include "ops/plan_as.h"
 #include "weft/ops.h"
 #include "weft/stream.h"
 
@@ -166,8 +167,12 @@ class Writer {
 class Run {
  public:
   explicit Run(const BlockJob& job) : job_(job), device_(job.device) {
-    for (std::int64_t begin = 0; begin < job.blocks.rows; begin += job.block_rows) {
-      ranges_.push_back({begin, std::min(begin + job.block_rows, job.blocks.rows)});
+    const std::int64_t size = job.blocks.rows / job.count;
+    const std::int64_t longer = job.blocks.rows % job.count;
+    for (std::int64_t i = 0, begin = 0; i < job.count; ++i) {
+      const std::int64_t end = begin + size + (i < longer ? 1 : 0);
+      ranges_.push_back({begin, end});
+      begin = end;
     }
   }
 
@@ -303,6 +308,7 @@ class Run {
       } else {
         const StepSources sources{
             operand, {}, [&](OpId id) { return block_shape(job_.graph, job_.blocks, id, rows.count()); }};
+        const ops::PlanAs all(rows.count(), job_.blocks.rows);
         tensors[step.result] = explained(job_.graph, step, job_.explain,
                                          [&] { return run_step(device_, job_.graph, step, sources); });
       }

@@ -20,7 +20,7 @@ struct BlockJob {
   const Device& device;
   const Graph& graph;
   const Blocks& blocks;
-  std::int64_t block_rows;
+  std::int64_t count;  ///< of blocks; their rows differ by one at most
   /// A whole input, on the device.
   std::function<Tensor(const Operation&)> whole;
   /// The elements [begin, end) along `axis` of an input that is cut, dense in its file's order. Called by one thread of

@@ -196,13 +196,12 @@ StreamChecked check_stream(const expr::Program& program, const Device& device, c
     return out;
   }
   const expr::Blocks& blocks = *out.choice.blocks;
-  out.plan.bytes =
-      out.choice.footprint.whole + out.choice.footprint.per_row * static_cast<std::uint64_t>(out.choice.block_rows);
+  out.plan.bytes = out.choice.bytes;
   for (const expr::BlockPass& pass : blocks.passes) {
     for (expr::OpId id : pass.inputs) out.plan.transfer_bytes += expr::bytes_of(graph, id);
   }
   if (blocks.result().axis) out.plan.transfer_bytes += expr::bytes_of(graph, blocks.plan.result);
-  out.plan.blocks = (blocks.rows + out.choice.block_rows - 1) / out.choice.block_rows;
+  out.plan.blocks = out.choice.count;
   out.plan.passes = blocks.passes.size();
   for (const auto& [id, axis] : blocks.inputs) out.plan.inputs[graph[id].name] = axis;
   out.plan.result_axis = blocks.result().axis;
@@ -239,7 +238,7 @@ std::optional<Tensor> Expression::stream(const Device& device, const Sources& in
       device,
       graph,
       *checked.choice.blocks,
-      checked.choice.block_rows,
+      checked.choice.count,
       [&](const expr::Operation& op) {
         const Tensor* tensor = std::get_if<Tensor>(&inputs.at(op.name));
         return tensor != nullptr ? *tensor : read_whole(device, source(op));

@@ -34,6 +34,13 @@ std::uint64_t scratch_bytes(const Graph& graph, const Step& step, bool joins) {
   return op.kind == OpKind::library ? size_of(x) : 0;
 }
 
+/// What is kept of a block for each element of a reduction's result.
+std::uint64_t part_bytes(const Operation& op) {
+  const bool two = op.joining || (op.kind == OpKind::reduce &&
+                                  (op.reduce == ReduceOp::argmax || op.reduce == ReduceOp::argmin));
+  return two ? 8 : 4;
+}
+
 std::uint64_t elements(const Graph& graph, OpId id) {
   return static_cast<std::uint64_t>(element_count(graph.shape(id)));
 }
@@ -108,7 +115,7 @@ BlockFootprint block_footprint(const Graph& graph, const Blocks& blocks) {
   const std::vector<std::size_t> last = last_uses(graph, plan, read, passes);
   std::uint64_t largest = 0;
   for (std::size_t p = 0; p <= passes; ++p) {
-    std::uint64_t whole = 0;
+    std::uint64_t whole = 0, joined = 0;
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
       const OpId id = plan.steps[i].result;
       const OpCut& place = blocks.cuts[id];
@@ -117,11 +124,10 @@ BlockFootprint block_footprint(const Graph& graph, const Blocks& blocks) {
       if (bytes > largest) out.largest_whole = id;
       largest = std::max(largest, bytes);
       if (stage[i] <= p && last[id] >= p) whole += bytes;
-      // Two values in float32 for each digit of the count of blocks, and two more while they are joined.
-      const std::uint64_t digits = std::bit_width(rows) + 2;
-      if (place.combined && stage[i] == p + 1) whole += elements(graph, id) * 8 * std::min<std::uint64_t>(digits, 24);
+      if (place.combined && stage[i] == p + 1) joined += elements(graph, id) * part_bytes(graph[id]);
     }
     out.whole = std::max(out.whole, whole);
+    out.joined = std::max(out.joined, joined);
   }
   for (const BlockPass& pass : blocks.passes) {
     std::vector<std::size_t> when(plan.steps.size(), 0);
@@ -158,23 +164,29 @@ BlockFootprint block_footprint(const Graph& graph, const Blocks& blocks) {
 
 namespace {
 
-/// Rows of a block: what memory, bindings and the wished size allow, evened out so that the last block is not small.
-std::int64_t rows_of_blocks(const Blocks& blocks, const BlockFootprint& f, const BlockLimits& limits) {
-  if (f.whole >= limits.memory) return 0;
-  std::uint64_t n = (limits.memory - f.whole) / f.per_row;
-  if (n == 0) return 0;
+/// What blocks of at most n rows take.
+std::uint64_t bytes_of_blocks(const Blocks& blocks, const BlockFootprint& f, std::uint64_t n) {
+  const auto count = (static_cast<std::uint64_t>(blocks.rows) + n - 1) / n;
+  // Two more parts are there while two are joined.
+  return f.whole + f.joined * (static_cast<std::uint64_t>(std::bit_width(count)) + 2) + f.per_row * n;
+}
+
+/// How many rows blocks have at most: what memory, bindings and the wished size allow. 0 when nothing fits.
+std::uint64_t rows_of_blocks(const Blocks& blocks, const BlockFootprint& f, const BlockLimits& limits) {
   const std::uint64_t row = std::max<std::uint64_t>(f.row, 1);
-  n = std::min(n, std::max<std::uint64_t>(limits.block_bytes / row, 1));
+  std::uint64_t n = std::max<std::uint64_t>(limits.block_bytes / row, 1);
   if (limits.binding > 0) n = std::min(n, std::max<std::uint64_t>(limits.binding / row, 1));
-  const auto rows = static_cast<std::uint64_t>(blocks.rows);
-  n = std::min(n, rows);
-  const std::uint64_t count = (rows + n - 1) / n;
-  return static_cast<std::int64_t>((rows + count - 1) / count);
+  n = std::min(n, static_cast<std::uint64_t>(blocks.rows));
+  while (n > 0) {
+    const std::uint64_t bytes = bytes_of_blocks(blocks, f, n);
+    if (bytes <= limits.memory) return n;
+    n = std::min(n - 1, n - std::min(n, (bytes - limits.memory) / f.per_row));
+  }
+  return 0;
 }
 
 /// Seconds that reading or writing all of an array takes: bytes, and the pieces in which a block lies in the file.
-double transfer_seconds(const Graph& graph, OpId id, std::size_t axis, bool fortran, std::int64_t rows,
-                        std::int64_t block_rows) {
+double transfer_seconds(const Graph& graph, OpId id, std::size_t axis, bool fortran, std::int64_t count) {
   constexpr double kBytesPerSecond = 4e9;
   constexpr double kSecondsPerPiece = 4e-7;
   const Shape& shape = graph.shape(id);
@@ -182,8 +194,8 @@ double transfer_seconds(const Graph& graph, OpId id, std::size_t axis, bool fort
   for (std::size_t i = fortran ? axis + 1 : 0; i < (fortran ? shape.rank() : axis); ++i) {
     outer *= static_cast<double>(shape[i]);
   }
-  const double blocks = static_cast<double>((rows + block_rows - 1) / block_rows);
-  return static_cast<double>(bytes_of(graph, id)) / kBytesPerSecond + outer * blocks * kSecondsPerPiece;
+  return static_cast<double>(bytes_of(graph, id)) / kBytesPerSecond +
+         outer * static_cast<double>(count) * kSecondsPerPiece;
 }
 
 class Chooser {
@@ -259,8 +271,8 @@ class Chooser {
 
   void consider(Blocks blocks) {
     const BlockFootprint f = block_footprint(graph_, blocks);
-    const std::uint64_t least = f.whole + f.per_row;
-    const std::int64_t n = rows_of_blocks(blocks, f, limits_);
+    const std::uint64_t least = bytes_of_blocks(blocks, f, 1);
+    const std::uint64_t n = rows_of_blocks(blocks, f, limits_);
     if (n == 0) {
       if (!best_.blocks && (best_.least_bytes == 0 || least < best_.least_bytes)) {
         best_.least_bytes = least;
@@ -268,18 +280,20 @@ class Chooser {
       }
       return;
     }
+    const std::int64_t count = (blocks.rows + static_cast<std::int64_t>(n) - 1) / static_cast<std::int64_t>(n);
     double seconds = static_cast<double>(f.whole) / 1e9;  // transferred while nothing else goes on
     for (const BlockPass& pass : blocks.passes) {
       for (OpId id : pass.inputs) {
-        seconds += transfer_seconds(graph_, id, blocks.inputs.at(id), sources_.at(id), blocks.rows, n);
+        seconds += transfer_seconds(graph_, id, blocks.inputs.at(id), sources_.at(id), count);
       }
     }
     if (blocks.result().axis) {
-      seconds += transfer_seconds(graph_, result_, *blocks.result().axis, false, blocks.rows, n);
+      seconds += transfer_seconds(graph_, result_, *blocks.result().axis, false, count);
     }
     if (best_.blocks && seconds >= seconds_) return;
     seconds_ = seconds;
-    best_ = {std::move(blocks), n, f, {}, least};
+    const std::uint64_t bytes = bytes_of_blocks(blocks, f, n);
+    best_ = {std::move(blocks), count, bytes, f, {}, least};
   }
 
   const Graph& graph_;

@@ -22,7 +22,8 @@ WholeFootprint whole_footprint(const Graph& graph, const Plan& plan);
 
 /// Of evaluating in blocks.
 struct BlockFootprint {
-  std::uint64_t whole = 0;    ///< whole tensors, and values that are being joined
+  std::uint64_t whole = 0;    ///< whole tensors
+  std::uint64_t joined = 0;   ///< values that are being joined, for each binary digit of the count of blocks
   std::uint64_t per_row = 0;  ///< what a block takes, for each of its rows
   std::uint64_t row = 0;      ///< the largest tensor of a block, for each of its rows
   OpId largest_whole = 0;     ///< the largest whole tensor
@@ -38,7 +39,8 @@ struct BlockLimits {
 /// A way of cutting that fits, or why there is none.
 struct BlockChoice {
   std::optional<Blocks> blocks;
-  std::int64_t block_rows = 0;  ///< of all blocks but the last
+  std::int64_t count = 0;   ///< of blocks; their rows differ by one at most
+  std::uint64_t bytes = 0;  ///< that it takes
   BlockFootprint footprint;
   Obstacle obstacle;              ///< where `least_bytes` is 0: what can't follow
   std::uint64_t least_bytes = 0;  ///< what the most modest way needs; 0 when there is no way to cut

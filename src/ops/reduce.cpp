@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "ops/infer.h"
 #include "ops/launch.h"
+#include "ops/plan_as.h"
 #include "ops/reduce.h"
 #include "ops/result.h"
 #include "ops/rows.h"
@@ -493,7 +494,7 @@ struct Split {
 };
 
 Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
-  const std::uint64_t outputs = kept.count();
+  const std::uint64_t outputs = PlanAs::rows(kept.count());
   const std::uint64_t length = reduced.count();
   Split split;
   split.chunk = length;
