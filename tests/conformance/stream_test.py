@@ -148,11 +148,11 @@ def test_rows_are_equal_whatever_the_count(server, length):
 def test_products_of_blocks(server, text):
     for round in range(ROUNDS):
         rng = rng_for("product", text, round)
-        r, c = int(rng.integers(3, 300)), int(rng.integers(3, 80))
+        r, c = int(rng.integers(200, 600)), int(rng.integers(16, 60))
         given = used(text, arrays(rng, r, c, np.float32))
         blocks, answer = server.eval(text, stream=blocks_of(rng, given), **given)
         whole, _ = server.eval(text, **given)
-        assert answer["blocks"] > 1 and answer["cut"]
+        assert answer["cut"] and (answer["blocks"] > 1 or "x" not in answer["cut"])
         np.testing.assert_allclose(blocks, whole, rtol=1e-4, atol=c * c * 2e-6)
 
 
@@ -163,10 +163,10 @@ def test_reductions_of_blocks(server, text, reference, dtype):
                  "sum mean max min any all argmax argmin var std prod sqrt exp len".split() if hasattr(np, name)}
     for round in range(ROUNDS):
         rng = rng_for("reduction", text, dtype, round)
-        r, c = int(rng.integers(3, 400)), int(rng.integers(3, 40))
+        r, c = int(rng.integers(200, 600)), int(rng.integers(16, 60))
         given = used(text, arrays(rng, r, c, dtype))
         blocks, answer = server.eval(text, stream=blocks_of(rng, given), **given)
-        assert answer["blocks"] > 1 and answer["cut"]
+        assert answer["cut"] and (answer["blocks"] > 1 or "x" not in answer["cut"])
         again, _ = server.eval(text, stream=blocks_of(rng_for("reduction", text, dtype, round), given), **given)
         with np.errstate(all="ignore"):
             wide = {name: value.astype("f8") for name, value in given.items()}
@@ -343,7 +343,7 @@ def test_nothing_to_cut(server):
     ("cumsum(x, 0) + cumsum(x, 1)", "works across the axis"),
     ("softmax(x, 0) * softmax(x, 1)", "normalises along the axis"),
     ("sort(x, 0) + x[:, :1]", "takes a part of the axis"),
-    ("x[3] * 2 + cumsum(x, 1)", "picks from the axis"),
+    ("cumsum(x, 1) + x[3]", "picks from the axis"),
     ("concatenate([x, x * 2], 0) + concatenate([x, x], 1)[:1, :60]", "along the axis"),
     ("cumsum(x.reshape((50, 120)), 0) + cumsum(x.reshape((50, 120)), 1)", "works across the axis"),
     ("sort(x.T.reshape((-1,)))", ""),
