@@ -62,7 +62,7 @@ struct StreamOptions {
   std::uint64_t memory = 0;       ///< for buffers on the device; 0: memory_budget(device).bytes
   std::uint64_t block_bytes = 0;  ///< of the largest tensor of a block, about; 0: 32 MiB
   /// Bytes read or written since the last call; called by threads of the evaluation's own.
-  std::function<void(std::uint64_t)> advance;
+  std::function<void(std::uint64_t)> advance{};
 };
 
 /// How an expression would be evaluated in blocks.

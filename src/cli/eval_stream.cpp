@@ -31,7 +31,7 @@ void add_stream_options(CLI::App& command, EvalStreamOptions& to) {
 StreamDecision::StreamDecision(const Expression& expression, const Device& device, const Expression::Sources& sources,
                                const EvalStreamOptions& options) {
   const MemoryBudget budget = memory_budget(device, options.memory);
-  plan_ = expression.plan_stream(device, sources, {.memory = budget.bytes, .block_bytes = options.block_bytes, .advance = {}});
+  plan_ = expression.plan_stream(device, sources, {.memory = budget.bytes, .block_bytes = options.block_bytes});
   if (options.never) return;
   const bool too_large = plan_.largest_tensor > device.limits().max_buffer_size ||
                          (budget.limit != 0 && plan_.whole_bytes > budget.limit);

@@ -173,9 +173,12 @@ std::uint64_t bytes_of_blocks(const Blocks& blocks, const BlockFootprint& f, std
 
 /// How many rows blocks have at most: what memory, bindings and the wished size allow. 0 when nothing fits.
 std::uint64_t rows_of_blocks(const Blocks& blocks, const BlockFootprint& f, const BlockLimits& limits) {
+  // A block of one row tells nothing of how rows lie beside each other, by which kernels are chosen; of three at most
+  // evened out none has fewer than two.
+  constexpr std::uint64_t kLeast = 3;
   const std::uint64_t row = std::max<std::uint64_t>(f.row, 1);
-  std::uint64_t n = std::max<std::uint64_t>(limits.block_bytes / row, 1);
-  if (limits.binding > 0) n = std::min(n, std::max<std::uint64_t>(limits.binding / row, 1));
+  std::uint64_t n = std::max(limits.block_bytes / row, kLeast);
+  if (limits.binding > 0) n = std::min(n, std::max(limits.binding / row, kLeast));
   n = std::min(n, static_cast<std::uint64_t>(blocks.rows));
   while (n > 0) {
     const std::uint64_t bytes = bytes_of_blocks(blocks, f, n);

@@ -499,7 +499,7 @@ Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
   Split split;
   split.chunk = length;
   // Along a row neighbours in memory are reduced together; else they belong to neighbouring outputs.
-  const bool rows = outputs == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1]);
+  const bool rows = kept.count() == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1]);
   split.splits_fast = rows;
   if (!cpu && rows && length > kShortRow) {
     split.by_group = true;

@@ -182,6 +182,15 @@ def test_reductions_of_blocks(server, text, reference, dtype):
                                    atol=64 * EPS[dtype] * scale + 1e-6)
 
 
+def test_a_product_that_adds_what_it_multiplies(server):
+    rng = rng_for("twice")
+    s, t = (rng.standard_normal((64, 64)).astype("f4") for _ in range(2))
+    for text in ["s @ t + s", "t @ s + s", "relu(s @ t + t) + s"]:
+        blocks, answer = server.eval(text, stream={"memory": 45_000, "block_bytes": 1000}, s=s, t=t)
+        assert answer["blocks"] > 1
+        np.testing.assert_allclose(blocks, server.eval(text, s=s, t=t)[0], rtol=1e-4, atol=1e-4)
+
+
 def test_the_same_blocks_have_the_same_bits(server):
     rng = rng_for("again")
     x = rng.standard_normal((3000, 33)).astype("f4")
@@ -208,7 +217,7 @@ def test_reductions_meet_numbers_that_bite(server):
         x = values(rng, (int(rng.integers(2, 60)), int(rng.integers(1, 6))), rng.choice([np.float32, np.float16]))
         for text in ["max(x, 0)", "min(x)", "argmax(x, 0)", "argmin(x)", "any(x, 0)", "all(x, 0)", "norm(x, inf, 0)"]:
             blocks, answer = server.eval(text, stream={"block_bytes": x.itemsize * x.shape[1]}, x=x)
-            assert answer["blocks"] == x.shape[0] or not answer["cut"].get("x") == 0
+            assert answer["cut"] or x.size < 4
             same_bits(blocks, server.eval(text, x=x)[0])
 
 

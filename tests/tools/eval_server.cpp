@@ -115,8 +115,7 @@ json stream(const weft::Device& device, const json& request) {
   const weft::TensorType type = expression.check(types, &device);
   const json wish = request.at("stream");
   const weft::StreamOptions options{.memory = wish.value("memory", std::uint64_t{1} << 30),
-                                    .block_bytes = wish.value("block_bytes", std::uint64_t{0}),
-                                    .advance = {}};
+                                    .block_bytes = wish.value("block_bytes", std::uint64_t{0})};
   const weft::StreamPlan plan = expression.plan_stream(device, sources, options);
   if (plan.refusal) throw *plan.refusal;
   const auto out = request.at("out").get<std::string>();
