@@ -65,17 +65,21 @@ struct StreamOptions {
   std::function<void(std::uint64_t)> advance{};
 };
 
+/// Device memory that evaluate() takes.
+struct MemoryNeed {
+  std::uint64_t bytes = 0;           ///< inputs, intermediate values and result at their worst moment, about
+  std::uint64_t largest_tensor = 0;  ///< bytes of the largest of them
+};
+
 /// How an expression would be evaluated in blocks.
 struct StreamPlan {
-  std::uint64_t whole_bytes = 0;     ///< that evaluate() takes on the device at its worst moment
-  std::uint64_t largest_tensor = 0;  ///< of these, bytes of the largest tensor
   /// Why it can't be done within the memory, as stream() throws it; nothing when it can.
   std::optional<Error> refusal;
   // -- where there is no refusal
   std::uint64_t bytes = 0;           ///< that stream() takes on the device, about
   std::uint64_t transfer_bytes = 0;  ///< that all passes read, and write
   std::int64_t blocks = 0;
-  std::size_t passes = 0;  ///< over the inputs: x - mean(x, 0) takes two
+  std::size_t passes = 0;                     ///< over the inputs: x - mean(x, 0) takes two
   std::map<std::string, std::size_t> inputs;  ///< those that are cut, and along which axis
   std::optional<std::size_t> result_axis;     ///< along which the result is cut; none: it comes whole
 };
@@ -106,12 +110,15 @@ class Expression {
   /// tensors of `device`. When it throws, the inputs are as they were.
   Tensor evaluate(const Device& device, const Values& inputs, EvalStats* stats = nullptr) const;
 
+  /// What evaluate() would take. Checks as check() does; needs no device.
+  MemoryNeed memory_need(const Types& inputs) const;
+
   // -- in blocks, for arrays larger than the device's memory --------------------------------------------------------
   using Sources = std::map<std::string, std::variant<Tensor, Scalar, BlockSource>>;
   /// Takes the elements [begin, end) along `axis` of the result, row-major; called in order, by one thread that is not
   /// the caller's.
-  using BlockSink = std::function<void(std::size_t axis, std::int64_t begin, std::int64_t end,
-                                       std::span<const std::byte>)>;
+  using BlockSink =
+      std::function<void(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<const std::byte>)>;
 
   /// Checks as check() does, and finds the best way to cut large inputs into blocks along an axis: elementwise
   /// operations follow it, others along their other axes, reductions and products over it by joining the blocks'

@@ -46,7 +46,8 @@ struct HostArray {
 HostArray load(const std::string& spec);
 
 /// An array in a file, opened and not read: for what is larger than memory. Copies share the open file; any thread may
-/// read. What is read later is what the file then holds; a writer that replaces the file (save_npy does) changes nothing.
+/// read. What is read later is what the file then holds; a writer that replaces the file (save_npy does) changes
+/// nothing.
 class ArrayFile {
  public:
   /// `spec` as in load(), and the same errors. A member of an .npz archive is checked against its CRC, and a compressed
@@ -59,9 +60,9 @@ class ArrayFile {
   bool fortran_order() const noexcept;
   /// All of it, as load() gives it.
   HostArray load() const;
-  /// The elements [begin, end) along `axis`, dense in the file's order of axes, in native byte order. `out` has room for
-  /// just these. An array without axes has one element along axis 0. Throws Error{io_error} when the file has become
-  /// shorter, or can't be read.
+  /// The elements [begin, end) along `axis`, dense in the file's order of axes, in native byte order. `out` has room
+  /// for just these. An array without axes has one element along axis 0. Throws Error{io_error} when the file has
+  /// become shorter, or can't be read.
   void read(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
 
  private:
@@ -130,8 +131,8 @@ inline void save_npy(const std::filesystem::path& path, DType dtype, const Shape
   save_npy(path, file_dtype(dtype), shape, bytes);
 }
 
-/// A .npy file as save_npy writes it, in blocks. The file appears, whole, with finish(); until then what there was stays.
-/// One thread at a time.
+/// A .npy file as save_npy writes it, in blocks. The file appears, whole, with finish(); until then what there was
+/// stays. One thread at a time.
 class NpyWriter {
  public:
   /// Makes the temporary file and takes the room it needs, where the file system can tell. Throws as save_npy does.

@@ -95,7 +95,7 @@ void evaluate(const EvalOptions& options) {
   }
   Result result{expression.check(inputs->types(), &*device), {}};
   const Expression::Sources sources = inputs->sources();
-  const StreamDecision decision(expression, *device, sources, options.stream);
+  StreamDecision decision(expression, *device, inputs->types(), sources, options.stream);
 
   std::optional<Profiler> profiler = start_profile(options.common.trace, *device);
   std::optional<Tensor> tensor;
@@ -104,15 +104,16 @@ void evaluate(const EvalOptions& options) {
     try {
       tensor = evaluate_at_once(expression, *device, *inputs, progress, report);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::out_of_memory || options.stream.never || !decision.can_stream()) throw;
+      if (error.code() != ErrorCode::out_of_memory || !decision.falls_back()) throw;
       print_note("the device ran out of memory: once more, in blocks (--memory says how much there is)");
       device->trim();
       streams = true;
     }
   }
   if (streams) {
-    tensor = evaluate_in_blocks(expression, *device, sources, options.stream, decision.plan(), result.type,
-                                options.output, result.bytes, progress, report);
+    const StreamOptions stream{.memory = decision.memory(), .block_bytes = options.stream.block_bytes};
+    tensor = evaluate_in_blocks(expression, *device, sources, stream, decision.plan(), result.type, options.output,
+                                result.bytes, progress, report);
     inputs->print_notes();
   }
   if (tensor) deliver(options, *tensor, result, progress, report);

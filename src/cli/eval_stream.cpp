@@ -14,8 +14,8 @@
 namespace weft::cli {
 
 void add_stream_options(CLI::App& command, EvalStreamOptions& to) {
-  CLI::Option* always =
-      command.add_flag("--stream", to.always, "Read large inputs in blocks, and write the result so, whatever their size");
+  CLI::Option* always = command.add_flag("--stream", to.always,
+                                         "Read large inputs in blocks, and write the result so, whatever their size");
   command.add_flag("--no-stream", to.never, "Never do that")->excludes(always);
   command
       .add_option("--memory", to.memory,
@@ -28,21 +28,41 @@ void add_stream_options(CLI::App& command, EvalStreamOptions& to) {
       ->check(CLI::PositiveNumber);
 }
 
-StreamDecision::StreamDecision(const Expression& expression, const Device& device, const Expression::Sources& sources,
-                               const EvalStreamOptions& options) {
-  const MemoryBudget budget = memory_budget(device, options.memory);
-  plan_ = expression.plan_stream(device, sources, {.memory = budget.bytes, .block_bytes = options.block_bytes});
+StreamDecision::StreamDecision(const Expression& expression, const Device& device, const Expression::Types& types,
+                               const Expression::Sources& sources, const EvalStreamOptions& options)
+    : expression_(expression),
+      device_(device),
+      sources_(sources),
+      options_(options),
+      budget_(memory_budget(device, options.memory)),
+      memory_(budget_.bytes) {
   if (options.never) return;
-  const bool too_large = plan_.largest_tensor > device.limits().max_buffer_size ||
-                         (budget.limit != 0 && plan_.whole_bytes > budget.limit);
-  const bool better = too_large || plan_.whole_bytes > budget.bytes ||
-                      plan_.largest_tensor > device.limits().max_storage_binding_size;
-  if (plan_.refusal && (options.always || too_large)) throw *plan_.refusal;
-  streams_ = !plan_.refusal && (options.always || better);
+  const MemoryNeed need = expression.memory_need(types);
+  const bool too_large =
+      need.largest_tensor > device.limits().max_buffer_size || (budget_.limit != 0 && need.bytes > budget_.limit);
+  const bool better = too_large || options.always || need.bytes > budget_.bytes ||
+                      need.largest_tensor > device.limits().max_storage_binding_size;
+  if (!better) return;
+  make_plan();
+  if (plan_->refusal && (options.always || too_large)) throw *plan_->refusal;
+  streams_ = !plan_->refusal;
+}
+
+bool StreamDecision::falls_back() {
+  if (options_.never) return false;
+  memory_ = std::min(memory_, device_.stats().peak_bytes / 2);
+  plan_.reset();
+  make_plan();
+  return !plan_->refusal;
+}
+
+void StreamDecision::make_plan() {
+  if (plan_) return;
+  plan_ = expression_.plan_stream(device_, sources_, {.memory = memory_, .block_bytes = options_.block_bytes});
 }
 
 std::optional<Tensor> evaluate_in_blocks(const Expression& expression, const Device& device,
-                                         const Expression::Sources& sources, const EvalStreamOptions& options,
+                                         const Expression::Sources& sources, const StreamOptions& options,
                                          const StreamPlan& plan, const TensorType& result, const std::string& output,
                                          HostBytes& bytes, Progress& progress, Report& report) {
   const Stopwatch watch(report.times.stream);
@@ -70,9 +90,8 @@ std::optional<Tensor> evaluate_in_blocks(const Expression& expression, const Dev
       std::copy_n(block.data() + i * p.size, p.size, bytes.data.get() + p.first + i * p.step);
     }
   };
-  const StreamOptions stream{.memory = memory_budget(device, options.memory).bytes,
-                             .block_bytes = options.block_bytes,
-                             .advance = [&](std::uint64_t n) { progress.advance(n); }};
+  StreamOptions stream = options;
+  stream.advance = [&](std::uint64_t n) { progress.advance(n); };
   std::optional<Tensor> whole = expression.stream(device, sources, sink, stream, &report.fusion);
   if (file) {
     std::optional<HoldInterrupts> hold;

@@ -12,7 +12,8 @@
 namespace weft::cli {
 
 /// Shows the current phase on stderr once the whole has lasted about a second: a bar, bytes, rate and the time left
-/// where the bytes are known. Clears the line at the end. Where stderr is no terminal it shows nothing. One thread calls it, but for advance().
+/// where the bytes are known. Clears the line at the end. Where stderr is no terminal it shows nothing. One thread
+/// calls it, but for advance().
 class Progress {
  public:
   explicit Progress(bool wanted = true);

@@ -41,7 +41,7 @@ std::string bytes_text(std::uint64_t bytes);
 struct Report {
   Stats work;  ///< of the command's device
   Times times;
-  EvalStats fusion;  ///< of an evaluation; zeros for a kernel
+  EvalStats fusion;         ///< of an evaluation; zeros for a kernel
   std::int64_t blocks = 0;  ///< of an evaluation in blocks, else 0
   std::size_t passes = 0;
   std::uint64_t streamed_bytes = 0;  ///< read from files and written

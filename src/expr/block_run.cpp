@@ -198,9 +198,10 @@ class Run {
       whole_[step.result] = job_.whole(op);
       return;
     }
-    const StepSources sources{[&](OpId id) { return whole_.at(id); }, {}, [&](OpId id) { return job_.graph.shape(id); }};
-    whole_[step.result] = explained(job_.graph, step, job_.explain,
-                                    [&] { return run_step(device_, job_.graph, step, sources); });
+    const StepSources sources{
+        [&](OpId id) { return whole_.at(id); }, {}, [&](OpId id) { return job_.graph.shape(id); }};
+    whole_[step.result] =
+        explained(job_.graph, step, job_.explain, [&] { return run_step(device_, job_.graph, step, sources); });
   }
 
   /// Drops whole tensors that neither pass `next` nor anything behind it reads.
@@ -267,8 +268,8 @@ class Run {
   }
 
   const Step& step_of(const BlockPass& pass, OpId id) const {
-    const auto it = std::find_if(pass.steps.begin(), pass.steps.end(),
-                                 [&](std::size_t i) { return plan().steps[i].result == id; });
+    const auto it =
+        std::find_if(pass.steps.begin(), pass.steps.end(), [&](std::size_t i) { return plan().steps[i].result == id; });
     return plan().steps[*it];
   }
 
@@ -309,8 +310,8 @@ class Run {
         const StepSources sources{
             operand, {}, [&](OpId id) { return block_shape(job_.graph, job_.blocks, id, rows.count()); }};
         const ops::PlanAs all(rows.count(), job_.blocks.rows);
-        tensors[step.result] = explained(job_.graph, step, job_.explain,
-                                         [&] { return run_step(device_, job_.graph, step, sources); });
+        tensors[step.result] =
+            explained(job_.graph, step, job_.explain, [&] { return run_step(device_, job_.graph, step, sources); });
       }
       for (OpId id : release[at]) tensors.erase(id);
     }
@@ -335,7 +336,8 @@ class Run {
     if (rows.begin == 0 && sum.joining.prepare) sum.origin = sum.joining.prepare(operands);
     Part part;
     part.first = rows.begin * run;
-    part.count = element_count(operands[0].shape()) / std::max<std::int64_t>(element_count(job_.graph.shape(sum.id)), 1);
+    part.count =
+        element_count(operands[0].shape()) / std::max<std::int64_t>(element_count(job_.graph.shape(sum.id)), 1);
     part.values = sum.joining.reduce(operands, sum.origin, part.first);
     sum.parts->add(std::move(part));
   }
@@ -353,8 +355,8 @@ class Run {
     for (const auto& [id, sum] : sums) {
       const Tensor last = sum.parts->last();
       if (last.nbytes() == 0) continue;
-      behind.push_back(device_.read_async(last.buffer(), static_cast<std::size_t>(last.offset()) * size_of(last.dtype()),
-                                          size_of(last.dtype())));
+      behind.push_back(device_.read_async(
+          last.buffer(), static_cast<std::size_t>(last.offset()) * size_of(last.dtype()), size_of(last.dtype())));
       break;
     }
     if (behind.size() <= kAhead) return;

@@ -1,4 +1,5 @@
-// expr/block_run.h - evaluates an expression block by block: reading, upload, computing, readback and writing all at once.
+// expr/block_run.h - evaluates an expression block by block: reading, upload, computing, readback and writing all at
+// once.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,8 @@ namespace {
 
 using Axis = std::optional<std::size_t>;
 
+constexpr std::size_t kMostPasses = 64;
+
 /// Thrown inside the analysis only.
 struct Refusal {
   std::string why;
@@ -144,7 +146,8 @@ class Analysis {
     const std::int64_t length = graph_.shape(op.operands[first_cut(op)])[axis];
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       const bool is_in = i < 32 && (mask >> i & 1) != 0;
-      if (cut_of(op, i) && (!is_in || *cut_of(op, i) != axis)) refuse("its arguments would be cut along different axes");
+      if (cut_of(op, i) && (!is_in || *cut_of(op, i) != axis))
+        refuse("its arguments would be cut along different axes");
       if (!is_in) continue;
       const Shape& shape = graph_.shape(op.operands[i]);
       if (axis >= shape.rank() || shape[axis] != length) refuse("its arguments differ along the axis to be cut");
@@ -227,7 +230,8 @@ class Analysis {
     const std::size_t ranks[] = {shapes[0].rank(), shapes[1].rank()};
     // Where the summed axis of each is, its other axis if it has one, and how many axes of matrices stand in front.
     const std::size_t summed[] = {ranks[0] - 1, ranks[1] == 1 ? 0 : ranks[1] - 2};
-    const Axis other[] = {ranks[0] > 1 ? Axis(ranks[0] - 2) : std::nullopt, ranks[1] > 1 ? Axis(ranks[1] - 1) : std::nullopt};
+    const Axis other[] = {ranks[0] > 1 ? Axis(ranks[0] - 2) : std::nullopt,
+                          ranks[1] > 1 ? Axis(ranks[1] - 1) : std::nullopt};
     const std::size_t batch[] = {ranks[0] > 2 ? ranks[0] - 2 : 0, ranks[1] > 2 ? ranks[1] - 2 : 0};
     const std::size_t batches = std::max(batch[0], batch[1]);
     const std::size_t a = cut_of(op, 0) ? 0 : 1;
@@ -320,9 +324,14 @@ std::optional<Blocks> cut(const Graph& graph, OpId result, const std::map<OpId, 
   blocks.rows = rows;
   blocks.inputs = inputs;
   blocks.cuts = std::move(analysis.cuts());
+  std::size_t passes = 0;
   std::vector<OpId> combined;
   for (OpId id = 0; id <= result; ++id) {
+    passes = std::max(passes, blocks.cuts[id].after + (blocks.cuts[id].axis ? 1 : 0));
     if (blocks.cuts[id].combined) combined.push_back(id);
+    if (passes <= kMostPasses) continue;
+    obstacle = {id, fmt::format("this would take more than {} passes over the inputs", kMostPasses)};
+    return std::nullopt;
   }
   blocks.plan = make_plan(graph, result, combined);
   if (part_products_that_read_twice(graph, blocks, combined)) blocks.plan = make_plan(graph, result, combined);

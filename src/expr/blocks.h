@@ -47,12 +47,12 @@ struct BlockPass {
 };
 
 struct Blocks {
-  std::int64_t rows = 0;                ///< of the whole
-  std::map<OpId, std::size_t> inputs;   ///< those that are cut, and along which axis
-  std::vector<OpCut> cuts;            ///< by operation
-  Plan plan;                            ///< of all; passes name its steps by index
-  std::vector<BlockPass> passes;        ///< the last one makes the blocks of the result, if that is cut
-  std::vector<std::size_t> after;       ///< steps on whole tensors behind the last pass
+  std::int64_t rows = 0;               ///< of the whole
+  std::map<OpId, std::size_t> inputs;  ///< those that are cut, and along which axis
+  std::vector<OpCut> cuts;             ///< by operation
+  Plan plan;                           ///< of all; passes name its steps by index
+  std::vector<BlockPass> passes;       ///< the last one makes the blocks of the result, if that is cut
+  std::vector<std::size_t> after;      ///< steps on whole tensors behind the last pass
   const OpCut& result() const { return cuts[plan.result]; }
 };
 

@@ -14,9 +14,9 @@ namespace weft::expr {
 
 /// What a step reads, and the shapes in which it works.
 struct StepSources {
-  std::function<Tensor(OpId)> tensor;                ///< an operand
-  std::function<Tensor(const std::string&)> input;   ///< an input, by name
-  std::function<Shape(OpId)> shape;                  ///< of an operation's value
+  std::function<Tensor(OpId)> tensor;               ///< an operand
+  std::function<Tensor(const std::string&)> input;  ///< an input, by name
+  std::function<Shape(OpId)> shape;                 ///< of an operation's value
 };
 
 /// Records one step and gives its tensor, whose shape and dtype are as foreseen.

@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "expr/diagnostic.h"
 #include "expr/block_run.h"
+#include "expr/diagnostic.h"
 #include "expr/evaluate.h"
 #include "expr/footprint.h"
 #include "expr/functions.h"
@@ -144,8 +144,9 @@ struct StreamChecked {
 
 Error refusal_of(const expr::Program& program, const StreamChecked& s, std::uint64_t memory, bool has_sources) {
   const expr::Graph& graph = s.checked.graph;
-  const std::string needs = fmt::format("at once it takes {} of device memory, and {} may be used",
-                                        size_text(s.plan.whole_bytes), size_text(memory));
+  const std::string needs =
+      fmt::format("at once it takes {} of device memory, and {} may be used",
+                  size_text(expr::whole_footprint(graph, s.checked.plan).bytes), size_text(memory));
   const std::string fix =
       "give more memory (--memory, WEFT_MEMORY_BYTES) if the device has it, or split the work into expressions that "
       "can be evaluated in blocks (docs/expressions.md)";
@@ -157,9 +158,9 @@ Error refusal_of(const expr::Program& program, const StreamChecked& s, std::uint
                                   to_string(graph.shape(largest)), size_text(expr::bytes_of(graph, largest)), needs),
                       fix);
   }
-  const std::string why = !has_sources               ? "no input is read from a file"
+  const std::string why = !has_sources                    ? "no input is read from a file"
                           : s.choice.obstacle.why.empty() ? "no input has an axis of 2 or more elements"
-                                                     : s.choice.obstacle.why;
+                                                          : s.choice.obstacle.why;
   const expr::OpId at = s.choice.obstacle.why.empty() ? s.checked.plan.result : s.choice.obstacle.op;
   return make_error(ErrorCode::unsupported, program.source, graph[at].span, "can't be evaluated in blocks",
                     fmt::format("{}; {}", why, needs), fix);
@@ -175,10 +176,6 @@ StreamChecked check_stream(const expr::Program& program, const Device& device, c
   }
   StreamChecked out{check_program(program, types, &device), {}, {}};
   const expr::Graph& graph = out.checked.graph;
-  const expr::WholeFootprint whole = expr::whole_footprint(graph, out.checked.plan);
-  out.plan.whole_bytes = whole.bytes;
-  out.plan.largest_tensor = expr::bytes_of(graph, whole.largest);
-
   std::map<expr::OpId, bool> sources;
   for (const expr::Step& step : out.checked.plan.steps) {
     const expr::Operation& op = graph[step.result];
@@ -221,6 +218,12 @@ Tensor read_whole(const Device& device, const BlockSource& source) {
 
 }  // namespace
 
+MemoryNeed Expression::memory_need(const Types& inputs) const {
+  const Checked checked = check_program(state_->program, inputs, nullptr);
+  const expr::WholeFootprint whole = expr::whole_footprint(checked.graph, checked.plan);
+  return {whole.bytes, expr::bytes_of(checked.graph, whole.largest)};
+}
+
 StreamPlan Expression::plan_stream(const Device& device, const Sources& inputs, const StreamOptions& options) const {
   return check_stream(state_->program, device, inputs, options).plan;
 }
@@ -234,23 +237,22 @@ std::optional<Tensor> Expression::stream(const Device& device, const Sources& in
   const auto source = [&](const expr::Operation& op) -> const BlockSource& {
     return std::get<BlockSource>(inputs.at(op.name));
   };
-  const expr::BlockJob job{
-      device,
-      graph,
-      *checked.choice.blocks,
-      checked.choice.count,
-      [&](const expr::Operation& op) {
-        const Tensor* tensor = std::get_if<Tensor>(&inputs.at(op.name));
-        return tensor != nullptr ? *tensor : read_whole(device, source(op));
-      },
-      [&](const expr::Operation& op, std::size_t axis, std::int64_t begin, std::int64_t end,
-          std::span<std::byte> out) { source(op).read(axis, begin, end, out); },
-      [&](const expr::Operation& op) { return source(op).fortran_order; },
-      sink,
-      [&](std::uint64_t bytes) {
-        if (options.advance) options.advance(bytes);
-      },
-      explain_in(state_->program)};
+  const expr::BlockJob job{device,
+                           graph,
+                           *checked.choice.blocks,
+                           checked.choice.count,
+                           [&](const expr::Operation& op) {
+                             const Tensor* tensor = std::get_if<Tensor>(&inputs.at(op.name));
+                             return tensor != nullptr ? *tensor : read_whole(device, source(op));
+                           },
+                           [&](const expr::Operation& op, std::size_t axis, std::int64_t begin, std::int64_t end,
+                               std::span<std::byte> out) { source(op).read(axis, begin, end, out); },
+                           [&](const expr::Operation& op) { return source(op).fortran_order; },
+                           sink,
+                           [&](std::uint64_t bytes) {
+                             if (options.advance) options.advance(bytes);
+                           },
+                           explain_in(state_->program)};
   return expr::run_blocks(job);
 }
 

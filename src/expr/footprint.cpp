@@ -36,8 +36,8 @@ std::uint64_t scratch_bytes(const Graph& graph, const Step& step, bool joins) {
 
 /// What is kept of a block for each element of a reduction's result.
 std::uint64_t part_bytes(const Operation& op) {
-  const bool two = op.joining || (op.kind == OpKind::reduce &&
-                                  (op.reduce == ReduceOp::argmax || op.reduce == ReduceOp::argmin));
+  const bool two =
+      op.joining || (op.kind == OpKind::reduce && (op.reduce == ReduceOp::argmax || op.reduce == ReduceOp::argmin));
   return two ? 8 : 4;
 }
 
@@ -75,6 +75,10 @@ WholeFootprint whole_footprint(const Graph& graph, const Plan& plan) {
   std::vector<std::size_t> when(plan.steps.size());
   for (std::size_t i = 0; i < when.size(); ++i) when[i] = i + 1;
   const std::vector<std::size_t> last = last_uses(graph, plan, when, plan.steps.size() + 1);
+  std::vector<std::vector<std::size_t>> ends(plan.steps.size() + 2);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    if (!is_view(plan.steps[i], graph)) ends[last[plan.steps[i].result]].push_back(i);
+  }
   Running bytes;
   // All inputs are uploaded first.
   for (const Step& step : plan.steps) {
@@ -88,10 +92,7 @@ WholeFootprint whole_footprint(const Graph& graph, const Plan& plan) {
         step.operands.empty() ? 0 : elements(graph, step.operands[0]) * scratch_bytes(graph, step, false);
     if (is_new) bytes.add(bytes_of(graph, step.result) + scratch);
     if (is_new) bytes.now -= scratch;
-    for (std::size_t j = 0; j <= i; ++j) {
-      const bool ends = last[plan.steps[j].result] == i + 1 && !is_view(plan.steps[j], graph);
-      if (ends) bytes.now -= bytes_of(graph, plan.steps[j].result);
-    }
+    for (std::size_t j : ends[i + 1]) bytes.now -= bytes_of(graph, plan.steps[j].result);
   }
   out.bytes = bytes.most;
   return out;
@@ -133,6 +134,11 @@ BlockFootprint block_footprint(const Graph& graph, const Blocks& blocks) {
     std::vector<std::size_t> when(plan.steps.size(), 0);
     for (std::size_t at = 0; at < pass.steps.size(); ++at) when[pass.steps[at]] = at + 1;
     const std::vector<std::size_t> until = last_uses(graph, plan, when, pass.steps.size() + 1);
+    std::vector<std::vector<OpId>> ends(pass.steps.size() + 2);
+    for (std::size_t i : pass.steps) {
+      const OpId id = plan.steps[i].result;
+      if (blocks.cuts[id].axis && !is_view(plan.steps[i], graph)) ends[until[id]].push_back(id);
+    }
     Running bytes;
     for (std::size_t at = 0; at < pass.steps.size(); ++at) {
       const Step& step = plan.steps[pass.steps[at]];
@@ -150,11 +156,12 @@ BlockFootprint block_footprint(const Graph& graph, const Blocks& blocks) {
       bytes.add(own + scratch);
       bytes.now -= scratch;
       if (place.axis) out.row = std::max(out.row, bytes_of(graph, step.result) / rows);
-      for (std::size_t j = 0; j <= at; ++j) {
-        const Step& earlier = plan.steps[pass.steps[j]];
-        if (until[earlier.result] != at + 1 || !blocks.cuts[earlier.result].axis || is_view(earlier, graph)) continue;
-        bytes.now -= bytes_of(graph, earlier.result) / rows;
-      }
+      for (OpId id : ends[at + 1]) bytes.now -= bytes_of(graph, id) / rows;
+    }
+    // A view is copied before it is read back.
+    const Step& last_step = plan.steps[pass.steps.back()];
+    if (blocks.cuts[last_step.result].axis && is_view(last_step, graph)) {
+      bytes.add(bytes_of(graph, last_step.result) / rows);
     }
     out.per_row = std::max(out.per_row, bytes.most);
   }
@@ -220,7 +227,8 @@ class Chooser {
   }
 
  private:
-  static constexpr int kMostTries = 400;
+  static constexpr std::size_t kMostTries = 400;
+  static constexpr std::size_t kMostWork = std::size_t{1} << 20;  ///< operations looked at, in all tries
 
   /// An axis may be cut into as many rows as it is long; and where it is reshaped, into rows of several elements.
   std::vector<std::int64_t> row_counts(std::int64_t length) const {
@@ -240,7 +248,9 @@ class Chooser {
   }
 
   void try_cut(std::map<OpId, std::size_t> inputs, std::int64_t rows) {
-    if (++tries_ > kMostTries || !tried_.emplace(inputs, rows).second) return;
+    if (++tries_ > kMostTries || (tries_ > 4 && tries_ * graph_.size() > kMostWork) ||
+        !tried_.emplace(inputs, rows).second)
+      return;
     Obstacle obstacle;
     std::optional<Blocks> blocks = cut(graph_, result_, inputs, rows, obstacle);
     if (!blocks) {
@@ -250,7 +260,7 @@ class Chooser {
       }
       return;
     }
-    if (passes_use_all(*blocks)) consider(std::move(*blocks));
+    if (!blocks->passes.empty()) consider(std::move(*blocks));
     for (const auto& [id, fortran] : sources_) {
       if (inputs.contains(id)) continue;
       for (std::size_t axis : wanted_axes(id, rows)) {
@@ -260,8 +270,6 @@ class Chooser {
       }
     }
   }
-
-  static bool passes_use_all(const Blocks& blocks) { return !blocks.passes.empty(); }
 
   std::vector<std::size_t> wanted_axes(OpId id, std::int64_t rows) const {
     std::vector<std::size_t> out;
@@ -304,7 +312,7 @@ class Chooser {
   const std::map<OpId, bool>& sources_;
   const BlockLimits& limits_;
   std::set<std::pair<std::map<OpId, std::size_t>, std::int64_t>> tried_;
-  int tries_ = 0;
+  std::size_t tries_ = 0;
   BlockChoice best_;
   double seconds_ = 0;
 };

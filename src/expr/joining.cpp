@@ -99,8 +99,7 @@ Joining joining_of(const Graph& graph, const Operation& op, std::size_t cut) {
   const bool gives_index = op.reduce == ReduceOp::argmax || op.reduce == ReduceOp::argmin;
   if (!gives_index || !flat) options.axes = op.numbers;
   switch (op.reduce) {
-    case ReduceOp::sum:
-      return plain(op.reduce, options, x == DType::f16 ? DType::f32 : x, BinaryOp::add, op.dtype);
+    case ReduceOp::sum: return plain(op.reduce, options, x == DType::f16 ? DType::f32 : x, BinaryOp::add, op.dtype);
     case ReduceOp::prod:
       return plain(op.reduce, options, x == DType::f16 ? DType::f32 : x, BinaryOp::multiply, op.dtype);
     case ReduceOp::mean: {

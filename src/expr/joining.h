@@ -1,4 +1,5 @@
-// expr/joining.h - reductions along the axis that is cut into blocks: what is kept of each block, and how two become one.
+// expr/joining.h - reductions along the axis that is cut into blocks: what is kept of each block, and how two become
+// one.
 #pragma once
 
 #include <cstddef>

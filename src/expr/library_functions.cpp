@@ -540,8 +540,7 @@ Value apply_pool(Translator& t, const Function& f, const Arguments& args) {
   return c.op(
       fmt::format("{} {} {} {}", list(size), key_of(o.window), o.ceil_mode, o.count_padded), {x},
       [&] { return Result{ops::pool_shape(c.shape_of(x), size, o), c.dtype_of(x)}; },
-      [=](const Device&, Operands x_) { return pool(op, x_[0], size, o); },
-      [] { return Slices{.axes = 3}; });
+      [=](const Device&, Operands x_) { return pool(op, x_[0], size, o); }, [] { return Slices{.axes = 3}; });
 }
 
 Value apply_attention(Translator& t, const Function& f, const Arguments& args) {

@@ -21,7 +21,7 @@ struct Values {
   const HostArray& from;
   std::byte* to;
   std::string_view name;
-  const Shape& origin;         ///< of from's first element, in the whole array
+  const Shape& origin;        ///< of from's first element, in the whole array
   std::size_t overflows = 0;  ///< float64 past float32's range
 };
 
@@ -52,8 +52,8 @@ void widen(const Values& v) {
 
 /// bfloat16 is the upper half of a float32.
 void widen_bf16(const Values& v) {
-  each<std::uint32_t, std::uint16_t>(
-      v, [](std::uint16_t x, std::size_t) { return static_cast<std::uint32_t>(x) << 16; });
+  each<std::uint32_t, std::uint16_t>(v,
+                                     [](std::uint16_t x, std::size_t) { return static_cast<std::uint32_t>(x) << 16; });
 }
 
 template <std::integral To, std::integral From>

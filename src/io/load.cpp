@@ -65,8 +65,8 @@ ArrayFile ArrayFile::open(const std::string& spec) {
                  : kind == Kind::safetensors ? find_safetensors(file, parts.path, parts.array)
                                              : find_npy(file, parts.path);
   const auto offset = raw.data.mapped ? raw.data.bytes.data() - file.bytes.data() : 0;
-  return ArrayFile(std::make_shared<const State>(
-      State{std::move(descriptor), std::move(raw), static_cast<std::uint64_t>(offset)}));
+  return ArrayFile(
+      std::make_shared<const State>(State{std::move(descriptor), std::move(raw), static_cast<std::uint64_t>(offset)}));
 }
 
 FileDType ArrayFile::dtype() const noexcept {

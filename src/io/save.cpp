@@ -64,8 +64,8 @@ struct NpyWriter::State {
 NpyWriter::NpyWriter(const std::filesystem::path& path, FileDType dtype, const Shape& shape) {
   const std::string header = npy_header(dtype, shape);
   const std::size_t size = static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
-  state_ = std::unique_ptr<State>(
-      new State{path.string(), shape, size_of(dtype), header.size(), size, AtomicFile(path)});
+  state_ =
+      std::unique_ptr<State>(new State{path.string(), shape, size_of(dtype), header.size(), size, AtomicFile(path)});
   state_->file.reserve(header.size() + size);
   state_->file.write(0, bytes_of(header));
 }
@@ -89,10 +89,10 @@ void NpyWriter::write(std::size_t axis, std::int64_t begin, std::int64_t end, st
 
 void NpyWriter::finish() {
   if (state_->left != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} bytes of shape {} are not written", state_->name, state_->left,
-                            to_string(state_->shape)),
-                "write all elements first");
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: {} bytes of shape {} are not written", state_->name, state_->left, to_string(state_->shape)),
+        "write all elements first");
   }
   state_->file.finish();
 }

@@ -5,9 +5,9 @@
 
 namespace weft::ops {
 
-/// How kernels share out work depends on how many rows there are, and rounding depends on that. While one lives, on this
-/// thread, it is chosen as for all `whole` rows of an array of which the ops see `part`: so that blocks have, bit by
-/// bit, the values that all at once would have.
+/// How kernels share out work depends on how many rows there are, and rounding depends on that. While one lives, on
+/// this thread, it is chosen as for all `whole` rows of an array of which the ops see `part`: so that blocks have, bit
+/// by bit, the values that all at once would have.
 class PlanAs {
  public:
   PlanAs(std::int64_t part, std::int64_t whole) noexcept : before_(current()) {

@@ -1,5 +1,5 @@
-#include "ops/plan_as.h"
 #include "ops/rows.h"
+#include "ops/plan_as.h"
 #include "ops/result.h"
 #include "ops/wgsl_text.h"
 

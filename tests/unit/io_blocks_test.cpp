@@ -150,7 +150,9 @@ TEST_F(IoBlocks, NothingIsLeftOfWhatWasNotFinished) {
   EXPECT_EQ(files(), 0u);
   // What was there stays.
   saved({4});
-  { NpyWriter writer(path("x.npy"), FileDType::f32, {3, 10}); }
+  {
+    NpyWriter writer(path("x.npy"), FileDType::f32, {3, 10});
+  }
   EXPECT_EQ(load_npy(path("x.npy")).shape, Shape({4}));
   EXPECT_EQ(files(), 1u);
 }
@@ -177,7 +179,8 @@ TEST_F(IoBlocks, APipeTakesBlocksInOrderOnly) {
   rows.write(0, 1, 2, bytes);
   rows.finish();
   NpyWriter columns("/dev/null", FileDType::f32, {2, 2});
-  EXPECT_NE(message([&] { columns.write(1, 0, 1, bytes); }).find("no file in which one can go back"), std::string::npos);
+  EXPECT_NE(message([&] { columns.write(1, 0, 1, bytes); }).find("no file in which one can go back"),
+            std::string::npos);
 }
 
 TEST_F(IoBlocks, ConversionsCountOverAllBlocks) {
@@ -189,7 +192,9 @@ TEST_F(IoBlocks, ConversionsCountOverAllBlocks) {
   std::vector<float> out(10);
   for (std::int64_t i = 0; i < 10; ++i) file.read(0, i, i + 1, std::as_writable_bytes(std::span(out)));
   EXPECT_EQ(file.note(), "float64 read as float32 (2 values overflowed to inf)");
-  EXPECT_NE(message([&] { ComputableFile(ArrayFile::open(path("d.npy").string()), "d.npy", false); }).find("--allow-downcast"),
+  EXPECT_NE(message([&] {
+              ComputableFile(ArrayFile::open(path("d.npy").string()), "d.npy", false);
+            }).find("--allow-downcast"),
             std::string::npos);
 }
 
