@@ -91,7 +91,7 @@ void evaluate(const EvalOptions& options) {
   {
     const Stopwatch watch(report.times.open);
     progress.phase("opening the device");
-    device = open_device(options.common.device);
+    device = open_device(options.common.device, KernelsOf::library);
   }
   Result result{expression.check(inputs->types(), &*device), {}};
   const Expression::Sources sources = inputs->sources();
