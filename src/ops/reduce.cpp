@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "ops/infer.h"
 #include "ops/launch.h"
+#include "ops/plan_as.h"
 #include "ops/reduce.h"
 #include "ops/result.h"
 #include "ops/rows.h"
@@ -493,12 +494,12 @@ struct Split {
 };
 
 Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
-  const std::uint64_t outputs = kept.count();
+  const std::uint64_t outputs = PlanAs::rows(kept.count());
   const std::uint64_t length = reduced.count();
   Split split;
   split.chunk = length;
   // Along a row neighbours in memory are reduced together; else they belong to neighbouring outputs.
-  const bool rows = outputs == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1]);
+  const bool rows = kept.count() == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1]);
   split.splits_fast = rows;
   if (!cpu && rows && length > kShortRow) {
     split.by_group = true;

@@ -1,4 +1,5 @@
 #include "ops/rows.h"
+#include "ops/plan_as.h"
 #include "ops/result.h"
 #include "ops/wgsl_text.h"
 
@@ -61,7 +62,7 @@ struct RowPlan {
 RowPlan plan_rows(bool cpu, const AxisPair& kept, const AxisPair& row, bool quads) {
   RowPlan plan;
   plan.quads = quads;
-  const std::uint64_t rows = kept.count();
+  const std::uint64_t rows = PlanAs::rows(kept.count());
   const std::uint64_t length = row.count();
   plan.by_column = row.stride[1] != 1 && rows > 1 && std::abs(kept.stride[1]) <= std::abs(row.stride[1]);
   plan.chunk = length;

@@ -118,7 +118,8 @@ def test_eval_json_has_the_values(box):
     out = json.loads(done(weft("eval", "i / array([0, 1, 2]) + 0.5", "i=i.npy", "--json", cwd=box)))
     assert out["result"]["values"] == ["Infinity", 2.5, 2.0]
     assert out["device"]["name"]
-    assert set(out["stats"]["times_ms"]) == {"load", "open", "upload", "compile", "compute", "read", "save"}
+    assert set(out["stats"]["times_ms"]) == {"load", "open", "upload", "compile", "compute", "read", "save",
+                                             "stream"}
 
 
 def test_eval_stats_go_to_stderr(box):
