@@ -28,7 +28,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class Rows : public testing::KernelClassTest {};
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::both_kernel_classes(), testing::kernel_class_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::all_kernel_classes(), testing::kernel_class_name);
 
 /// Calls `row` with the positions of each row along axes [axis, end).
 template <class Row>
