@@ -25,6 +25,11 @@ fn order_of(v: f32) -> u32 {
   return select(order, 0xffffffffu, (bits & 0x7fffffffu) > 0x7f800000u);
 }
 fn in_order(k: u32) -> f32 { return bitcast<f32>(k ^ select(0xffffffffu, 0x80000000u, k >= 0x80000000u)); }
+fn low_order_of(v: f32) -> u32 {
+  let order = order_of(v);
+  return select(~order, order, order == 0xffffffffu);
+}
+fn in_low_order(k: u32) -> f32 { return in_order(~k); }
 )";
 
 std::uint32_t most_subgroups(const Device& device, std::uint32_t threads) {

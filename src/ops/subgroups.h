@@ -16,7 +16,8 @@ namespace weft::ops {
 std::uint32_t most_subgroups(const Device& device, std::uint32_t threads);
 
 /// fn order_of(v: f32) -> u32, which orders floats with NaN above all of them, and its inverse
-/// fn in_order(k: u32) -> f32. No float has the order 0. What subgroupMax does with a NaN is left open.
+/// fn in_order(k: u32) -> f32; low_order_of and in_low_order, which order them the other way round, NaN above all still.
+/// No float has the order 0. (What subgroupMax and subgroupMin do with a NaN is left open.)
 extern const std::string_view kOrderText;
 
 /// WGSL: `join(a, b)` over `value(0)` .. `value(count - 1)`, pairwise: a short chain, and rounding errors of a short sum.

@@ -33,7 +33,7 @@ class Reduce : public testing::KernelClassTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Reduce, testing::both_kernel_classes(), testing::kernel_class_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Reduce, testing::all_kernel_classes(), testing::kernel_class_name);
 
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::prod,   ReduceOp::max,   ReduceOp::min,
                                 ReduceOp::any, ReduceOp::all,  ReduceOp::argmax, ReduceOp::argmin};
