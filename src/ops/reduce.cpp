@@ -25,6 +25,7 @@
 #include "wgsl/reduce.wgsl.h"
 #include "wgsl/reduce_blocks.wgsl.h"
 #include "wgsl/reduce_each.wgsl.h"
+#include "wgsl/reduce_quads.wgsl.h"
 #include "wgsl/reduce_subgroup.wgsl.h"
 #include "wgsl/reduce_subgroups.wgsl.h"
 #include "wgsl/reduce_tree.wgsl.h"
@@ -34,7 +35,8 @@ namespace ops {
 namespace {
 
 constexpr std::uint32_t kThreads = 64;  ///< of a workgroup of by_thread and by_word
-constexpr std::uint32_t kLeastGroup = 32;  ///< ... of by_group
+constexpr std::uint32_t kSmallGroup = 64;  ///< ... of by_group with subgroups, for rows up to kSmallRow
+constexpr std::uint64_t kSmallRow = 1024;
 // GPUs: rows up to kShortRow get a thread each; work is split until about kGpuThreads threads have some.
 constexpr std::uint64_t kShortRow = 32;
 constexpr std::uint64_t kGpuThreads = 131072;
@@ -50,9 +52,9 @@ constexpr std::uint64_t kMaxSplits = 4096;     ///< so that a second pass is the
 constexpr std::uint64_t kLongestWalk = 12288;  ///< elements that one thread walks
 
 constexpr std::array kGroupShapes{
-    GroupShape{16, 256, true, true},  GroupShape{16, 256, false, true}, GroupShape{16, 256, true, false},
-    GroupShape{8, 512, true, true},   GroupShape{32, 256, true, true},  GroupShape{64, 256, true, true},
-    GroupShape{128, 256, true, true}, GroupShape{32, 256, false, true},
+    GroupShape{256, true, true}, GroupShape{256, false, true}, GroupShape{256, true, false}, GroupShape{256, false, false},
+    GroupShape{512, true, true}, GroupShape{128, true, true},  GroupShape{64, true, true},   GroupShape{32, true, true},
+    GroupShape{128, false, true},
 };
 std::atomic<std::size_t> taken_shape{0};
 
@@ -554,21 +556,27 @@ constexpr std::string_view kByGroup = "by_group";
 std::string key_of(const Pass& pass, std::string_view entry) {
   const DType read = pass.source == Source::tensor ? pass.x : accumulator(pass.op, pass.x);
   const std::string_view written = pass.sink == Sink::results ? to_string(pass.result) : "accumulators";
-  std::string key = fmt::format("reduce:{}:{}:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(read), entry,
-                                static_cast<int>(pass.source), written, pass.quads, pass.two_reduced, pass.splits_fast);
-  if (entry == kByGroup) key += fmt::format(":{}:{}:{}", pass.group, pass.subgroups, pass.four_quads);
+  std::string key = fmt::format("reduce:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(read), entry,
+                                static_cast<int>(pass.source), written, pass.quads);
+  key += entry == kByGroup ? fmt::format(":{}:{}:{}", pass.group, pass.subgroups, pass.four_quads)
+                           : fmt::format(":{}:{}", pass.two_reduced, pass.splits_fast);
   return key;
 }
 
 KernelOptions options_of(const Pass& pass, std::string_view entry) {
+  const bool by_group = entry == kByGroup;
   KernelOptions options;
-  options.source = fmt::format(
-      "const QUADS = {};\nconst TWO_REDUCED = {};\nconst SPLITS_FAST = {};\nconst GROUP = {}u;\nconst FOUR_QUADS = {};\n",
-      pass.quads, pass.two_reduced, pass.splits_fast, pass.group, pass.four_quads);
+  options.source = fmt::format("const QUADS = {};\nconst SPLITS_FAST = {};\nconst GROUP = {}u;\n", pass.quads,
+                               pass.splits_fast, pass.group);
+  // A workgroup asks once a read: not worth another kernel.
+  options.source += fmt::format("fn two_reduced() -> bool {{ return {}; }}\n",
+                                by_group ? "params.reduced_inner < params.reduced" : pass.two_reduced ? "true" : "false");
   options.source += combining_text(pass.op, accumulator(pass.op, pass.x)) + reading_text(pass) + writing_text(pass);
   options.source += wgsl::reduce;
-  options.source += pass.source == Source::tensor && in_blocks(pass.op) ? wgsl::reduce_blocks : wgsl::reduce_each;
-  if (entry == kByGroup) options.source += group_text(pass);
+  options.source += pass.source == Source::tensor && in_blocks(pass.op) ? wgsl::reduce_blocks
+                    : by_group && pass.four_quads                       ? wgsl::reduce_quads
+                                                                        : wgsl::reduce_each;
+  if (by_group) options.source += group_text(pass);
   options.entry_point = entry;
   options.label = fmt::format("{}.{}", to_string(pass.op), entry);
   return options;
@@ -640,14 +648,12 @@ Window device_bytes(const Device& device, std::uint64_t bytes) {
 /// The workgroup for `chunk` elements.
 void shape_group(const Device& device, KernelClass kernels, std::uint64_t chunk, Pass& pass) {
   const GroupShape& shape = group_shape();
-  const std::uint32_t limit = std::bit_floor(device.limits().max_workgroup_invocations);
-  const std::uint64_t wanted = std::bit_ceil(ceil_div(chunk, shape.elements));
-  pass.group = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(wanted, kLeastGroup, std::max(std::min(shape.most_threads, limit), kLeastGroup)));
   const bool joins = shape.subgroups && kernels == KernelClass::gpu_subgroups;
+  pass.group = std::min(shape.threads, std::bit_floor(device.limits().max_workgroup_invocations));
+  if (joins && chunk <= kSmallRow) pass.group = std::min(pass.group, kSmallGroup);
   pass.subgroups = joins ? most_subgroups(device, pass.group) : 0;
   // Those in blocks read sixteen elements at once by themselves.
-  pass.four_quads = shape.four_quads && !(pass.source == Source::tensor && in_blocks(pass.op));
+  pass.four_quads = shape.four_quads && pass.quads && !(pass.source == Source::tensor && in_blocks(pass.op));
 }
 
 /// Reduces the input to `sink`, in as many passes as it takes.
@@ -665,11 +671,11 @@ void run_passes(const Device& device, Pass pass, const Input& input, float numbe
   if (!whole) now.sink = Sink::accumulators;
   now.two_reduced = input.reduced.folded();
   now.splits_fast = split.splits_fast;
-  if (split.by_group) shape_group(device, kernels, split.chunk, now);
   const bool plain = !(pass.source == Source::accumulators && accumulator_size > 4);
   now.quads = plain && input.reduced.stride[1] == 1 && length >= 4 && input.reduced.stride[0] % 4 == 0 &&
               (!now.two_reduced || input.reduced.length[1] % 4 == 0) &&
               starts_on_quads(input.kept, input.window.offset, 0);
+  if (split.by_group) shape_group(device, kernels, split.chunk, now);
 
   const std::uint64_t threads = outputs * split.splits;
   const Window target = whole ? out : device_bytes(device, threads * accumulator_size);
@@ -888,7 +894,7 @@ void visit_reduce_kernels(const Device& device, const KernelVisitor& visit) {
     if (pass.sink == Sink::results && pass.result == DType::bool_) return;
     for (const KernelClass kernels : kernel_classes(device)) {
       if (kernels == KernelClass::cpu) continue;
-      for (std::uint64_t chunk = kLeastGroup; chunk <= kGpuGroupPiece; chunk *= 2) {
+      for (const std::uint64_t chunk : {kSmallRow, kSmallRow + 1}) {
         shape_group(device, kernels, chunk, pass);
         const std::string key = key_of(pass, kByGroup);
         if (seen.insert(key).second) visit(key, options_of(pass, kByGroup));

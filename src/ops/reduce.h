@@ -53,10 +53,9 @@ constexpr DType float_result(DType x) noexcept {
 
 /// How workgroups share long rows.
 struct GroupShape {
-  std::uint32_t elements = 16;       ///< that a thread aims at, a power of two
-  std::uint32_t most_threads = 256;  ///< a power of two; no more than the device's limit are taken
-  bool subgroups = true;             ///< join by subgroup operations, where kernels take them at all
-  bool four_quads = true;            ///< four reads under way before the first is used
+  std::uint32_t threads = 256;  ///< a power of two; no more than the device's limit are taken
+  bool subgroups = true;        ///< join by subgroup operations, where kernels take them at all
+  bool four_quads = true;       ///< four reads under way before the first is used
 };
 /// What was measured against each other. Reductions take the first one.
 std::span<const GroupShape> group_shapes() noexcept;

@@ -1,7 +1,7 @@
 // Reductions. The text in front of this (reduce.cpp) defines, for one operation and one element type:
 //   Acc, the accumulator; element(i) and quad(i), which read x; lift(value, r), combine(a, b), identity(); finish(acc),
-// what `out` holds: a result, or an accumulator for the next pass; and the constants QUADS, TWO_REDUCED, SPLITS_FAST,
-// FOUR_QUADS, GROUP. The texts behind it define accumulate(k, begin, end, lane, lanes), a thread's share of output k, and
+// what `out` holds: a result, or an accumulator for the next pass; two_reduced(); and the constants QUADS, SPLITS_FAST,
+// GROUP. The texts behind it define accumulate(k, begin, end, lane, lanes), a thread's share of output k, and
 // by_group.
 //
 // Output k, split s and reduced index r: a split covers `chunk` indices; its `lanes` threads take them in turns, so that
@@ -30,7 +30,7 @@ fn kept_place(k: u32) -> u32 {
 }
 
 fn reduced_place(r: u32) -> u32 {
-  if (TWO_REDUCED) {
+  if (two_reduced()) {
     return r / params.reduced_inner * params.reduced_stride0 + r % params.reduced_inner * params.reduced_stride1;
   }
   return r * params.reduced_stride1;

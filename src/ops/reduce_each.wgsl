@@ -10,44 +10,6 @@ fn accumulate(k: u32, begin: u32, end: u32, lane: u32, lanes: u32) -> Acc {
     let whole = end - (end - begin) % 4u;
     let step = lanes * 4u;
     var r = begin + lane * 4u;
-    // On GPUs, four reads are under way before the first is used; past the end they read the first one's again.
-    while (FOUR_QUADS && r < whole) {
-      var a = identity();
-      var b = identity();
-      var c = identity();
-      var d = identity();
-      for (var i = 0u; i < BLOCK / 4u && r < whole; i++) {
-        let rs = vec4<u32>(r, r + step, r + 2u * step, r + 3u * step);
-        let q0 = quad((base + reduced_place(rs.x)) / 4u);
-        let q1 = quad((base + reduced_place(select(rs.x, rs.y, rs.y < whole))) / 4u);
-        let q2 = quad((base + reduced_place(select(rs.x, rs.z, rs.z < whole))) / 4u);
-        let q3 = quad((base + reduced_place(select(rs.x, rs.w, rs.w < whole))) / 4u);
-        a = combine(a, lift(q0.x, rs.x));
-        b = combine(b, lift(q0.y, rs.x + 1u));
-        c = combine(c, lift(q0.z, rs.x + 2u));
-        d = combine(d, lift(q0.w, rs.x + 3u));
-        if (rs.y < whole) {
-          a = combine(a, lift(q1.x, rs.y));
-          b = combine(b, lift(q1.y, rs.y + 1u));
-          c = combine(c, lift(q1.z, rs.y + 2u));
-          d = combine(d, lift(q1.w, rs.y + 3u));
-        }
-        if (rs.z < whole) {
-          a = combine(a, lift(q2.x, rs.z));
-          b = combine(b, lift(q2.y, rs.z + 1u));
-          c = combine(c, lift(q2.z, rs.z + 2u));
-          d = combine(d, lift(q2.w, rs.z + 3u));
-        }
-        if (rs.w < whole) {
-          a = combine(a, lift(q3.x, rs.w));
-          b = combine(b, lift(q3.y, rs.w + 1u));
-          c = combine(c, lift(q3.z, rs.w + 2u));
-          d = combine(d, lift(q3.w, rs.w + 3u));
-        }
-        r += 4u * step;
-      }
-      total = combine(total, combine(combine(a, b), combine(c, d)));
-    }
     while (r < whole) {
       var a = identity();
       var b = identity();

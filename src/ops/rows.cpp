@@ -53,7 +53,7 @@ std::string row_key(const RowOp& op, const RowSpec& spec) {
   const RowPlan& p = spec.plan;
   std::string key =
       fmt::format("rows:{}:{}:{}:{}:{}:{}:{}:{}:{}", op.name, spec.entry, to_string(spec.in), to_string(spec.out),
-                  p.quads, p.group, spec.folded, static_cast<bool>(op.weight), static_cast<bool>(op.bias));
+                  p.quads, p.group, spec.folded && !spec.holds(), static_cast<bool>(op.weight), static_cast<bool>(op.bias));
   if (spec.holds()) key += fmt::format(":{}:{}:{}:{}", p.threads, p.held, p.turns, p.subgroups);
   return key;
 }
@@ -66,8 +66,11 @@ KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
   const std::string_view in = wgsl_name(spec.in);
   const std::string_view out = wgsl_name(spec.out);
   std::string text;
-  text += fmt::format("alias V = {};\nconst UNIT = {}u;\nconst GROUP = {}u;\nconst TWO_KEPT = {};\n", v,
-                      spec.plan.quads ? 4 : 1, spec.plan.group, spec.folded);
+  text += fmt::format("alias V = {};\nconst UNIT = {}u;\nconst GROUP = {}u;\n", v, spec.plan.quads ? 4 : 1,
+                      spec.plan.group);
+  // A workgroup that holds rows asks once a row: not worth another kernel.
+  text += fmt::format("fn two_kept() -> bool {{ return {}; }}\n",
+                      spec.holds() ? "params.kept_inner < params.rows" : spec.folded ? "true" : "false");
   text += fmt::format("const ONE_STATISTIC = {};\n", op.one_statistic);
   text += fmt::format("@group(0) @binding(0) var<storage, read> x: {};\n", array_of(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read_write> out: {};\n", array_of(out));
@@ -361,6 +364,7 @@ void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisito
       const auto& [entry, plan] = entry_plan;
       if (plan.quads && !is_float(in)) continue;
       for (bool folded : {false, true}) {
+        if (folded && entry.starts_with("hold")) continue;
         const RowSpec spec{entry, in, in == DType::f16 ? DType::f16 : DType::f32, plan, folded};
         visit(row_key(op, spec), row_options(op, spec));
       }

@@ -25,7 +25,7 @@ constexpr std::uint32_t kFewHeld = 4;          ///< units a thread there
 constexpr std::array kHold{
     HoldShape{4, 256, 1, true},   HoldShape{4, 256, 1, false}, HoldShape{2, 512, 1, true}, HoldShape{8, 256, 1, true},
     HoldShape{8, 256, 1, false},  HoldShape{16, 256, 1, true}, HoldShape{4, 256, 4, true}, HoldShape{8, 256, 4, true},
-    HoldShape{1, 1024, 1, true},
+    HoldShape{1, 1024, 1, true},  HoldShape{32, 256, 1, true},
 };
 
 std::atomic<std::size_t> taken{0};
@@ -80,6 +80,7 @@ RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kep
   };
   if (length <= kFewThreads * kFewHeld * unit) {
     held_by(kFewThreads);
+    if (plan.held > 1) plan.held = kFewHeld;
     plan.group = kSharedGroup;
     return plan;
   }
