@@ -20,7 +20,7 @@ constexpr std::uint32_t kMostHeld = 16;        ///< units that a thread holds at
 constexpr std::uint32_t kLeastThreads = 32;    ///< of a row that has a workgroup for itself
 constexpr std::uint32_t kFewThreads = 16;      ///< of a row that shares its workgroup with others
 constexpr std::uint32_t kSharedGroup = 128;    ///< threads of such a workgroup
-constexpr std::uint32_t kFewHeld = 4;          ///< units a thread there
+constexpr std::uint32_t kFewHeld = 8;          ///< units a thread there
 
 constexpr std::array kHold{
     HoldShape{4, 256, 1, true},   HoldShape{4, 256, 1, false}, HoldShape{2, 512, 1, true}, HoldShape{8, 256, 1, true},
@@ -80,7 +80,7 @@ RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kep
   };
   if (length <= kFewThreads * kFewHeld * unit) {
     held_by(kFewThreads);
-    if (plan.held > 1) plan.held = kFewHeld;
+    if (plan.held == 2) plan.held = 4;
     plan.group = kSharedGroup;
     return plan;
   }

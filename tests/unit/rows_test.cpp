@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/rows.h"
+#include "ops/rows_plan.h"
 #include "unit/catalog_check.h"
 #include "unit/kernel_class_test.h"
 #include "unit/strided.h"
@@ -242,6 +243,28 @@ TEST_P(Rows, RowsOfAnyLength) {  // S27
   }
 }
 
+// Of each length that a way of sharing rows begins or ends at, with and without four elements at a time.
+TEST_P(Rows, RowsAtTheSeamsOfThePlan) {
+  std::mt19937 random(7);
+  for (const std::int64_t length : {33, 64, 65, 68, 128, 129, 252, 256, 257, 260, 508, 512, 513, 516, 1028, 2052}) {
+    SCOPED_TRACE(length);
+    const Strided x = testing::dense(test_device(), random, {19, length}, DType::f32);
+    expect_near(testing::to_doubles(softmax(x.tensor)), softmax_model(x.values, {19, length}, 1, false), 2e-6, 2e-6);
+    expect_near(testing::to_doubles(layer_norm(x.tensor)), layer_norm_model(x.values, {19, length}, 1, 1e-5, {}, {}),
+                2e-5, 2e-5);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Rows, TheSameRowsGiveTheSameBits) {
+  std::mt19937 random(8);
+  for (const std::int64_t length : {300, 4096}) {
+    const Tensor x = testing::dense(test_device(), random, {40, length}, DType::f32).tensor;
+    EXPECT_EQ(layer_norm(x).to_host<float>(), layer_norm(x).to_host<float>());
+    EXPECT_EQ(softmax(x).to_host<float>(), softmax(x).to_host<float>());
+  }
+}
+
 TEST_P(Rows, EveryColumnTakesPart) {  // S27
   std::vector<float> x(10000);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97);
@@ -377,6 +400,48 @@ TEST_P(Rows, ArraysPastTheBindingLimitAreWorkedInSlices) {
   test_device().read(out.buffer(), static_cast<std::size_t>(rows - 2) * 4096,
                      std::as_writable_bytes(std::span<float>(ends)));
   EXPECT_NEAR(ends[1023], 1.0 / 1024, 1e-8);
+}
+
+/// Puts the table's shape and the device's class back.
+struct HoldShapeGuard {
+  ~HoldShapeGuard() {
+    ops::force_hold_shape(0);
+    ops::force_kernel_class(ops::KernelClass::automatic);
+  }
+};
+
+// With subgroups, where the device has them: the shapes have both tiers.
+TEST(RowsTiers, EveryWayToHoldARow) {
+  ops::force_kernel_class(ops::KernelClass::gpu_subgroups);
+  const HoldShapeGuard guard;
+  std::mt19937 random(9);
+  for (std::size_t i = 0; i < ops::hold_shapes().size(); ++i) {
+    ops::force_hold_shape(i);
+    for (const std::int64_t length : {4096, 3001}) {
+      SCOPED_TRACE("shape " + std::to_string(i) + " length " + std::to_string(length));
+      const Strided x = testing::dense(test_device(), random, {6, length}, DType::f32);
+      expect_near(testing::to_doubles(softmax(x.tensor)), softmax_model(x.values, {6, length}, 1, false), 2e-6, 2e-6);
+      if (HasFailure()) return;
+      if (length % 4 != 0) continue;
+      expect_near(testing::to_doubles(rms_norm(x.tensor)), rms_norm_model(x.values, {6, length}, 1, 1e-5, {}), 1e-5,
+                  1e-5);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(RowsTiers, ADeviceWithoutSubgroupsTakesTheBaseTier) {
+  DeviceOptions options;
+  options.allow_subgroups = false;
+  Device plain = Device::open(options);
+  ASSERT_FALSE(plain.features().subgroups);
+  ops::force_kernel_class(ops::KernelClass::gpu_subgroups);
+  EXPECT_EQ(ops::kernel_class(plain), ops::KernelClass::gpu);
+  std::vector<float> ones(600, 1.0f);
+  const std::vector<float> got = softmax(plain.upload<float>(ones, {2, 300})).to_host<float>();
+  ops::force_kernel_class(ops::KernelClass::automatic);
+  for (const float v : got) ASSERT_NEAR(v, 1.0 / 300, 1e-8);
+  EXPECT_EQ(ops::kernel_class(plain), ops::is_cpu(plain) ? ops::KernelClass::cpu : ops::KernelClass::gpu);
 }
 
 TEST(RowsCatalog, EveryKernelCompiles) {  // D11
