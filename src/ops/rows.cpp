@@ -347,7 +347,7 @@ void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisito
       found.try_emplace(row_key(op, spec), entry, plan);
     }
   };
-  for (std::uint64_t length = 1; length < 40000; length += length < 300 ? 1 : length / 32) {
+  for (std::uint64_t length = 1; length < 40000; length += length < 300 ? 1 : length / 16) {
     for (std::uint64_t rows : {std::uint64_t{1}, std::uint64_t{2}, kCpuRows, kGpuRowThreads}) {
       for (KernelClass kernels : kernel_classes(device)) {
         for (bool columns : {false, true}) {

@@ -16,7 +16,9 @@ constexpr std::uint64_t kThreadRow = 32;       ///< on GPUs, rows up to this lon
 constexpr std::uint64_t kLongestWalk = 16384;  ///< turns of one loop over a piece
 constexpr std::uint64_t kCpuPiece = 1024;      ///< the shortest piece of a row on CPU adapters
 constexpr std::uint64_t kGpuPiece = 64;        ///< the shortest piece of a column on GPUs
-constexpr std::uint32_t kMostHeld = 16;        ///< units that a thread holds at most
+constexpr std::uint32_t kMostHeld = 8;         ///< units that a thread holds where a row is long
+constexpr std::uint32_t kMostThreads = 1024;   ///< of the longest rows that are held whole, where the device takes them
+constexpr std::uint32_t kPieceThreads = 256;   ///< of a piece of longer ones
 constexpr std::uint32_t kLeastThreads = 32;    ///< of a row that has a workgroup for itself
 constexpr std::uint32_t kFewThreads = 16;      ///< of a row that shares its workgroup with others
 constexpr std::uint32_t kSharedGroup = 128;    ///< threads of such a workgroup
@@ -84,16 +86,21 @@ RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kep
     plan.group = kSharedGroup;
     return plan;
   }
-  const std::uint32_t limit = std::bit_floor(device.limits().max_workgroup_invocations);
-  const std::uint32_t most_threads = std::max(std::min(shape.most_threads, limit), kLeastThreads);
-  const std::uint64_t most = std::uint64_t{most_threads} * kMostHeld * unit;
-  if (length > most) {
+  const std::uint32_t limit =
+      std::clamp(std::bit_floor(device.limits().max_workgroup_invocations), kLeastThreads, kMostThreads);
+  if (length > std::uint64_t{limit} * kMostHeld * unit) {
+    const std::uint64_t most = std::uint64_t{std::min(limit, kPieceThreads)} * kMostHeld * unit;
     plan.splits = ceil_div(length, most);
     plan.chunk = (ceil_div(length, plan.splits) + 3) / 4 * 4;
     plan.splits = ceil_div(length, plan.chunk);
   }
-  const auto wanted = static_cast<std::uint32_t>(ceil_div(ceil_div(plan.chunk, unit), shape.units));
-  held_by(std::clamp(std::bit_ceil(wanted), kLeastThreads, most_threads));
+  const std::uint64_t units = ceil_div(plan.chunk, unit);
+  const auto by = [&](std::uint64_t held, std::uint32_t most) {
+    const auto wanted = static_cast<std::uint32_t>(std::bit_ceil(ceil_div(units, held)));
+    return std::clamp(wanted, kLeastThreads, std::max(std::min(most, limit), kLeastThreads));
+  };
+  const std::uint32_t threads = by(shape.units, shape.most_threads);
+  held_by(std::max(threads, by(std::max(shape.units, kMostHeld), kMostThreads)));
   plan.group = plan.threads;
   if (plan.splits == 1) plan.turns = shape.turns;
   if (shape.subgroups && kernels == KernelClass::gpu_subgroups) plan.subgroups = most_subgroups(device, plan.group);
