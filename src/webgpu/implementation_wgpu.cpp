@@ -45,6 +45,10 @@ bool adapter_has_subgroups(WGPUAdapter adapter) {
   return wgpuAdapterHasFeature(adapter, static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup)) != 0;
 }
 
+std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter) {
+  return {};  // wgpu-native 29 lists a feature of the kind and has no way to ask for it
+}
+
 void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features) {
   if (wanted.immediates) features.push_back(static_cast<WGPUFeatureName>(WGPUNativeFeature_Immediates));
   if (wanted.subgroups) features.push_back(static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup));
@@ -62,7 +66,8 @@ WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescript
                  : wgpuDeviceCreateShaderModule(device, &descriptor);
 }
 
-void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback) {
+void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback,
+                    bool) {
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
 }
 

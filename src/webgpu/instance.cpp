@@ -77,6 +77,7 @@ AdapterInfo describe(WGPUAdapter adapter) {
   out.features.f16 = wgpuAdapterHasFeature(adapter, WGPUFeatureName_ShaderF16) != 0;
   out.features.timestamps = wgpuAdapterHasFeature(adapter, WGPUFeatureName_TimestampQuery) != 0;
   out.features.subgroups = adapter_has_subgroups(adapter);
+  if (out.features.subgroups) out.features.subgroup_matrices = adapter_subgroup_matrices(adapter);
   out.features.immediates = adapter_has_immediates(adapter) && out.limits.max_immediate_size > 0;
   return out;
 }
