@@ -1,6 +1,7 @@
-// The ways to run row ops and reductions of long rows against each other and a copy: what the tables of rows_plan.cpp and
-// reduce.cpp are chosen by. All in turns, so that other work on the device falls on all of them alike; medians.
-//   weft_bench_rows [millions (2^20) of floats: 64] [rounds: 9] [part of an op's name]
+// The ways to run row ops and reductions of long rows against each other and a copy: what the tables of rows_plan.cpp
+// and reduce.cpp are chosen by. All in turns, so that other work on the device falls on all of them alike; medians.
+//   weft_bench_rows [millions (2^20) of floats: 64] [rounds: 9] [part of an op's name, or ""] [unchecked]
+// `unchecked`: on a device for the library's kernels alone, which Dawn runs without bounds checks.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "bench_device.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/rows_plan.h"
@@ -19,8 +19,18 @@
 namespace {
 
 using weft::Tensor;
-using weft::bench::device;
 using weft::ops::KernelClass;
+
+bool unchecked = false;
+
+weft::Device& device() {
+  static weft::Device opened = [] {
+    weft::DeviceOptions options;
+    options.library_kernels_only = unchecked;
+    return weft::Device::open(options);
+  }();
+  return opened;
+}
 
 struct Row {
   std::string op, way;
@@ -53,24 +63,9 @@ void choose(KernelClass kernels, std::size_t hold, std::size_t group) {
 }
 
 void add_copy(std::vector<Row>& rows, const Tensor& x) {
-  const auto n = static_cast<std::uint32_t>(x.size());
   const Tensor y = device().empty({x.size()}, weft::f32);
-  const weft::Kernel kernel = device().kernel({.source = R"(
-    struct Params { n: u32 }
-    @group(0) @binding(0) var<storage, read> x: array<vec4f>;
-    @group(0) @binding(1) var<storage, read_write> y: array<vec4f>;
-    @compute @workgroup_size(128) fn main(@builtin(global_invocation_id) id: vec3u) {
-      let i = linear_index(id);
-      if (i < params.n) { y[i] = x[i]; }
-    })",
-                                               .label = "copy"});
-  const auto call = [=] {
-    const struct {
-      std::uint32_t n;
-    } params{n / 4};
-    kernel(device().stream(), {{"x", x}, {"y", y}}, params, weft::grid_for(n / 4));
-  };
-  rows.push_back({"copy", "control", 8.0 * n, [] {}, call});
+  const auto call = [=] { weft::into(y, [&] { return weft::unary(weft::UnaryOp::positive, x); }); };
+  rows.push_back({"copy", "control", 2.0 * static_cast<double>(x.nbytes()), [] {}, call});
 }
 
 std::string length_of(const Tensor& x) {
@@ -151,9 +146,9 @@ int run(std::int64_t floats, int rounds, std::string_view part) {
   }
   choose(KernelClass::automatic, 0, 0);
 
-  std::printf("%s, %s %s, %lld Mi floats, %d rounds; GB/s (of the copy)\n", device().adapter().name.c_str(),
+  std::printf("%s, %s %s, %lld Mi floats, %d rounds%s; GB/s (of the copy)\n", device().adapter().name.c_str(),
               std::string(weft::implementation_name()).c_str(), std::string(weft::implementation_version()).c_str(),
-              static_cast<long long>(floats >> 20), rounds);
+              static_cast<long long>(floats >> 20), rounds, unchecked ? ", unchecked" : "");
   const double copy = rows.front().median();
   for (const Row& row : rows) {
     const auto [low, high] = std::minmax_element(row.rates.begin(), row.rates.end());
@@ -166,11 +161,16 @@ int run(std::int64_t floats, int rounds, std::string_view part) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto number = [&](int at, long otherwise) { return argc > at ? std::strtol(argv[at], nullptr, 10) : otherwise; };
+  const auto number = [&](int at, long otherwise) {
+    return argc > at ? std::strtol(argv[at], nullptr, 10) : otherwise;
+  };
   const long millions = number(1, 64);
   const long rounds = number(2, 9);
+  unchecked = argc > 4 && std::string_view(argv[4]) == "unchecked";
   if (millions < 1 || millions > 1024 || rounds < 1) {
-    std::fprintf(stderr, "usage: weft_bench_rows [millions of floats, 1 to 1024] [rounds] [part of an op's name]\n");
+    std::fprintf(stderr,
+                 "usage: weft_bench_rows [millions of floats, 1 to 1024] [rounds] [part of an op's name, or \"\"] "
+                 "[unchecked]\n");
     return 1;
   }
   try {

@@ -34,7 +34,7 @@ namespace weft {
 namespace ops {
 namespace {
 
-constexpr std::uint32_t kThreads = 64;  ///< of a workgroup of by_thread and by_word
+constexpr std::uint32_t kThreads = 64;     ///< of a workgroup of by_thread and by_word
 constexpr std::uint32_t kSmallGroup = 64;  ///< ... of by_group with subgroups, for rows up to kSmallRow
 constexpr std::uint64_t kSmallRow = 1024;
 // GPUs: rows up to kShortRow get a thread each; work is split until about kGpuThreads threads have some.
@@ -52,9 +52,9 @@ constexpr std::uint64_t kMaxSplits = 4096;     ///< so that a second pass is the
 constexpr std::uint64_t kLongestWalk = 12288;  ///< elements that one thread walks
 
 constexpr std::array kGroupShapes{
-    GroupShape{256, true, true}, GroupShape{256, false, true}, GroupShape{256, true, false}, GroupShape{256, false, false},
-    GroupShape{512, true, true}, GroupShape{128, true, true},  GroupShape{64, true, true},   GroupShape{32, true, true},
-    GroupShape{128, false, true},
+    GroupShape{256, true, true},   GroupShape{256, false, true}, GroupShape{256, true, false},
+    GroupShape{256, false, false}, GroupShape{512, true, true},  GroupShape{128, true, true},
+    GroupShape{64, true, true},    GroupShape{32, true, true},   GroupShape{128, false, true},
 };
 std::atomic<std::size_t> taken_shape{0};
 
@@ -468,9 +468,10 @@ fn over_subgroup(a: Acc) -> Acc {
       // -0 equals 0.
       return std::string(kOrderText) + R"(
 fn plain(v: f32) -> f32 { return bitcast<f32>(select(bitcast<u32>(v), 0u, bitcast<u32>(v) << 1u == 0u)); }
-)" + fill(std::string(kText), {{"$key", high ? "order_of(plain(a.value))" : "low_order_of(plain(a.value))"},
-                               {"$best", "subgroupMax"},
-                               {"$value", high ? "in_order" : "in_low_order"}});
+)" +
+             fill(std::string(kText), {{"$key", high ? "order_of(plain(a.value))" : "low_order_of(plain(a.value))"},
+                                       {"$best", "subgroupMax"},
+                                       {"$value", high ? "in_order" : "in_low_order"}});
     }
     case Reduction::variance:
     case Reduction::deviation:
@@ -569,8 +570,10 @@ KernelOptions options_of(const Pass& pass, std::string_view entry) {
   options.source = fmt::format("const QUADS = {};\nconst SPLITS_FAST = {};\nconst GROUP = {}u;\n", pass.quads,
                                pass.splits_fast, pass.group);
   // A workgroup asks once a read: not worth another kernel.
-  options.source += fmt::format("fn two_reduced() -> bool {{ return {}; }}\n",
-                                by_group ? "params.reduced_inner < params.reduced" : pass.two_reduced ? "true" : "false");
+  options.source +=
+      fmt::format("fn two_reduced() -> bool {{ return {}; }}\n", by_group ? "params.reduced_inner < params.reduced"
+                                                                 : pass.two_reduced ? "true"
+                                                                                    : "false");
   options.source += combining_text(pass.op, accumulator(pass.op, pass.x)) + reading_text(pass) + writing_text(pass);
   options.source += wgsl::reduce;
   options.source += pass.source == Source::tensor && in_blocks(pass.op) ? wgsl::reduce_blocks

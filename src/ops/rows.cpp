@@ -51,9 +51,9 @@ struct RowSpec {
 
 std::string row_key(const RowOp& op, const RowSpec& spec) {
   const RowPlan& p = spec.plan;
-  std::string key =
-      fmt::format("rows:{}:{}:{}:{}:{}:{}:{}:{}:{}", op.name, spec.entry, to_string(spec.in), to_string(spec.out),
-                  p.quads, p.group, spec.folded && !spec.holds(), static_cast<bool>(op.weight), static_cast<bool>(op.bias));
+  std::string key = fmt::format("rows:{}:{}:{}:{}:{}:{}:{}:{}:{}", op.name, spec.entry, to_string(spec.in),
+                                to_string(spec.out), p.quads, p.group, spec.folded && !spec.holds(),
+                                static_cast<bool>(op.weight), static_cast<bool>(op.bias));
   if (spec.holds()) key += fmt::format(":{}:{}:{}:{}", p.threads, p.held, p.turns, p.subgroups);
   return key;
 }
@@ -69,8 +69,9 @@ KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
   text += fmt::format("alias V = {};\nconst UNIT = {}u;\nconst GROUP = {}u;\n", v, spec.plan.quads ? 4 : 1,
                       spec.plan.group);
   // A workgroup that holds rows asks once a row: not worth another kernel.
-  text += fmt::format("fn two_kept() -> bool {{ return {}; }}\n",
-                      spec.holds() ? "params.kept_inner < params.rows" : spec.folded ? "true" : "false");
+  text += fmt::format("fn two_kept() -> bool {{ return {}; }}\n", spec.holds()  ? "params.kept_inner < params.rows"
+                                                                  : spec.folded ? "true"
+                                                                                : "false");
   text += fmt::format("const ONE_STATISTIC = {};\n", op.one_statistic);
   text += fmt::format("@group(0) @binding(0) var<storage, read> x: {};\n", array_of(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read_write> out: {};\n", array_of(out));
@@ -81,7 +82,7 @@ KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
   text += fmt::format("fn read_x(i: u32) -> V {{ return V({}); }}\n", spec.in == DType::bool_
                                                                           ? "(x[i / 4u] >> (i % 4u * 8u)) & 0xffu"
                                                                       : spec.plan.quads ? "x[i / 4u]"
-                                                                                   : "x[i]");
+                                                                                        : "x[i]");
   text += fmt::format("fn write_out(i: u32, v: V) {{ out[i / UNIT] = {}(v); }}\n",
                       spec.plan.quads ? fmt::format("vec4<{}>", out) : std::string(out));
   if (spec.plan.quads) {

@@ -15,9 +15,9 @@
 
 namespace weft::ops {
 
-/// Which kernels ops take. `automatic` goes by the adapter and its features. `gpu` are the kernels for GPUs in their base
-/// tier, `gpu_subgroups` those with subgroup operations where an op has them; a device without subgroups stays at the
-/// base. All are right on every device, so tests force one after the other.
+/// Which kernels ops take. `automatic` goes by the adapter and its features. `gpu` are the kernels for GPUs in their
+/// base tier, `gpu_subgroups` those with subgroup operations where an op has them; a device without subgroups stays at
+/// the base. All are right on every device, so tests force one after the other.
 enum class KernelClass : std::uint8_t { automatic, gpu, gpu_subgroups, cpu };
 /// For the whole process; takes effect from the next op.
 void force_kernel_class(KernelClass kernels) noexcept;

@@ -39,11 +39,11 @@ fn {0}(place: Place, a: f32) -> f32 {{
   return {3};
 }}
 )",
-                     name, kTops, joined_text(join, apart, plan.threads / kTops),
-                     joined_text(join, "tops[{}]", kTops));
+                     name, kTops, joined_text(join, apart, plan.threads / kTops), joined_text(join, "tops[{}]", kTops));
 }
 
-/// A subgroup's value from each, then every thread joins those: one barrier, or none where one subgroup is the workgroup.
+/// A subgroup's value from each, then every thread joins those: one barrier, or none where one subgroup is the
+/// workgroup.
 std::string subgroup_join(std::string_view name, FirstJoin join, const RowPlan& plan) {
   const bool sum = join == FirstJoin::sum;
   const std::string_view over = sum ? "subgroupAdd(a)" : "subgroupMax(order_of(a))";
@@ -120,7 +120,8 @@ std::string holding_text(const RowOp& op, const RowPlan& plan, bool pieces) {
   const std::string_view place =
       plan.subgroups > 0 ? "Place(local % THREADS, local / THREADS * THREADS, subgroup, in_subgroup, subgroups)"
                          : "Place(local % THREADS, local / THREADS * THREADS, 0u, 0u, 0u)";
-  const std::string head = fill(R"(
+  const std::string head =
+      fill(R"(
 const THREADS = $threadsu;
 const STEP = THREADS * UNIT;
 struct Place {
@@ -141,14 +142,14 @@ fn held_of(at: u32, begin: u32, end: u32, lane: u32) -> Held {
 }
 fn write_at(out_at: u32, r: u32, v: V) { write_out(out_at + r * params.out_stride, v); }
 )",
-                                {{"$threads", std::to_string(plan.threads)},
-                                 {"$fields", fields},
-                                 {"$reads", reads},
-                                 {"$origin", op.one_statistic ? "0.0" : "origin_of(read_x(at + begin * params.stride))"}});
-  const std::string entry_head =
-      fmt::format("(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32{}) {{\n"
-                  "  let place = {};\n",
-                  builtins, place);
+           {{"$threads", std::to_string(plan.threads)},
+            {"$fields", fields},
+            {"$reads", reads},
+            {"$origin", op.one_statistic ? "0.0" : "origin_of(read_x(at + begin * params.stride))"}});
+  const std::string entry_head = fmt::format(
+      "(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32{}) {{\n"
+      "  let place = {};\n",
+      builtins, place);
   // A row alone, or several in turns, of which the next is read before this one is finished.
   const std::string rows = plan.turns == 1 ? fill(R"(
   let given = (group.x + group.y * 32768u) * (GROUP / THREADS) + local / THREADS;

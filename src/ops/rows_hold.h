@@ -8,8 +8,8 @@
 
 namespace weft::ops {
 
-/// Entry point `hold`, which does all; or, for `pieces`, `hold_stats`, which gives both statistics of pieces of rows. For a
-/// plan that holds.
+/// Entry point `hold`, which does all; or, for `pieces`, `hold_stats`, which gives both statistics of pieces of rows.
+/// For a plan that holds.
 std::string holding_text(const RowOp& op, const RowPlan& plan, bool pieces);
 
 }  // namespace weft::ops

@@ -25,9 +25,9 @@ constexpr std::uint32_t kSharedGroup = 128;    ///< threads of such a workgroup
 constexpr std::uint32_t kFewHeld = 8;          ///< units a thread there
 
 constexpr std::array kHold{
-    HoldShape{4, 256, 1, true},   HoldShape{4, 256, 1, false}, HoldShape{2, 512, 1, true}, HoldShape{8, 256, 1, true},
-    HoldShape{8, 256, 1, false},  HoldShape{16, 256, 1, true}, HoldShape{4, 256, 4, true}, HoldShape{8, 256, 4, true},
-    HoldShape{1, 1024, 1, true},  HoldShape{32, 256, 1, true},
+    HoldShape{4, 256, 1, true},  HoldShape{4, 256, 1, false}, HoldShape{2, 512, 1, true}, HoldShape{8, 256, 1, true},
+    HoldShape{8, 256, 1, false}, HoldShape{16, 256, 1, true}, HoldShape{4, 256, 4, true}, HoldShape{8, 256, 4, true},
+    HoldShape{1, 1024, 1, true}, HoldShape{32, 256, 1, true},
 };
 
 std::atomic<std::size_t> taken{0};
