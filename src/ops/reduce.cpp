@@ -652,7 +652,7 @@ Window device_bytes(const Device& device, std::uint64_t bytes) {
 void shape_group(const Device& device, KernelClass kernels, std::uint64_t chunk, Pass& pass) {
   const GroupShape& shape = group_shape();
   const bool joins = shape.subgroups && kernels == KernelClass::gpu_subgroups;
-  pass.group = std::min(shape.threads, std::bit_floor(device.limits().max_workgroup_invocations));
+  pass.group = std::min(shape.threads, longest_workgroup(device));
   if (joins && chunk <= kSmallRow) pass.group = std::min(pass.group, kSmallGroup);
   pass.subgroups = joins ? most_subgroups(device, pass.group) : 0;
   // Those in blocks read sixteen elements at once by themselves.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -244,6 +245,11 @@ std::vector<KernelClass> kernel_classes(const Device& device) {
   std::vector<KernelClass> all{KernelClass::gpu, KernelClass::cpu};
   if (device.features().subgroups) all.push_back(KernelClass::gpu_subgroups);
   return all;
+}
+
+std::uint32_t longest_workgroup(const Device& device) {
+  const Limits& limits = device.limits();
+  return std::bit_floor(std::min(limits.max_workgroup_invocations, limits.max_workgroup_size_x));
 }
 
 Grid fold_groups(std::uint64_t groups, std::string_view op) {

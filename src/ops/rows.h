@@ -28,6 +28,9 @@ bool cpu_kernels(const Device& device);
 /// All that a test can force on this device.
 std::vector<KernelClass> kernel_classes(const Device& device);
 
+/// Threads of the longest workgroup along x, rounded down to a power of two.
+std::uint32_t longest_workgroup(const Device& device);
+
 /// Groups on x before a grid of groups is folded: kernels undo it by `id.x + id.y * 32768`.
 inline constexpr std::uint32_t kGroupsPerRow = 32768;
 /// `groups` on up to two axes. Throws Error{out_of_range} past 2^31.

@@ -86,8 +86,7 @@ RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kep
     plan.group = kSharedGroup;
     return plan;
   }
-  const std::uint32_t limit =
-      std::clamp(std::bit_floor(device.limits().max_workgroup_invocations), kLeastThreads, kMostThreads);
+  const std::uint32_t limit = std::clamp(longest_workgroup(device), kLeastThreads, kMostThreads);
   if (length > std::uint64_t{limit} * kMostHeld * unit) {
     const std::uint64_t most = std::uint64_t{std::min(limit, kPieceThreads)} * kMostHeld * unit;
     plan.splits = ceil_div(length, most);

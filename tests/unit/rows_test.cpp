@@ -11,10 +11,12 @@
 
 #include "ops/rows.h"
 #include "ops/rows_plan.h"
+#include "ops/subgroups.h"
 #include "unit/catalog_check.h"
 #include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
+#include "weft/kernel.h"
 #include "weft/nn.h"
 #include "weft/ops.h"
 
@@ -430,17 +432,51 @@ TEST(RowsTiers, EveryWayToHoldARow) {
   }
 }
 
-TEST(RowsTiers, ADeviceWithoutSubgroupsTakesTheBaseTier) {
+// What the kernels' arrays of one value a subgroup rest on.
+TEST(RowsTiers, AWorkgroupHasNoMoreSubgroupsThanThePlanSays) {
+  Device& device = test_device();
+  if (!device.features().subgroups) GTEST_SKIP() << "the device has no subgroups";
+  for (const std::string threads : {"32", "64", "256"}) {
+    const Kernel kernel = device.kernel({.source = R"(
+      @group(0) @binding(0) var<storage, read_write> out: array<vec4<u32>>;
+      @compute @workgroup_size()" + threads + R"()
+      fn main(@builtin(local_invocation_index) lane: u32, @builtin(subgroup_id) id: u32, @builtin(subgroup_size) size: u32,
+              @builtin(num_subgroups) count: u32, @builtin(subgroup_invocation_id) place: u32) {
+        let first = subgroupMin(place);
+        out[lane] = vec4<u32>(id, size, count, first);
+      })",
+                                         .label = "subgroups of " + threads});
+    const auto n = static_cast<std::uint32_t>(std::stoul(threads));
+    const Buffer out = device.alloc(std::uint64_t{n} * 16);
+    kernel(device.stream(), {{"out", out}}, Grid{});
+    std::vector<std::uint32_t> found(std::size_t{n} * 4);
+    device.read(out, 0, std::as_writable_bytes(std::span(found)));
+    for (std::size_t i = 0; i < found.size(); i += 4) {
+      ASSERT_LT(found[i], found[i + 2]);
+      ASSERT_LE(found[i + 2], ops::most_subgroups(device, n));
+      ASSERT_GE(found[i + 1], std::max(device.features().subgroup_min_size, 4U));
+      ASSERT_EQ(found[i + 3], 0u) << "nobody writes what the subgroup joined";
+    }
+    RecordProperty("subgroup_size", static_cast<int>(found[1]));
+    std::printf("subgroups of %u\n", found[1]);
+  }
+}
+
+TEST(RowsTiers, AModestDeviceWithoutSubgroupsTakesTheBaseTierAndShortWorkgroups) {
   DeviceOptions options;
   options.allow_subgroups = false;
+  options.default_limits_only = true;
   Device plain = Device::open(options);
   ASSERT_FALSE(plain.features().subgroups);
   ops::force_kernel_class(ops::KernelClass::gpu_subgroups);
   EXPECT_EQ(ops::kernel_class(plain), ops::KernelClass::gpu);
-  std::vector<float> ones(600, 1.0f);
-  const std::vector<float> got = softmax(plain.upload<float>(ones, {2, 300})).to_host<float>();
+  ASSERT_EQ(ops::longest_workgroup(plain), 256u);
+  for (const std::int64_t length : {300, 12000}) {
+    const std::vector<float> ones(static_cast<std::size_t>(2 * length), 1.0f);
+    const std::vector<float> got = softmax(plain.upload<float>(ones, {2, length})).to_host<float>();
+    for (const float v : got) ASSERT_NEAR(v, 1.0 / static_cast<double>(length), 1e-8);
+  }
   ops::force_kernel_class(ops::KernelClass::automatic);
-  for (const float v : got) ASSERT_NEAR(v, 1.0 / 300, 1e-8);
   EXPECT_EQ(ops::kernel_class(plain), ops::is_cpu(plain) ? ops::KernelClass::cpu : ops::KernelClass::gpu);
 }
 
