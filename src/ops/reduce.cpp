@@ -34,9 +34,12 @@ namespace weft {
 namespace ops {
 namespace {
 
-constexpr std::uint32_t kThreads = 64;     ///< of a workgroup of by_thread and by_word
-constexpr std::uint32_t kSmallGroup = 64;  ///< ... of by_group with subgroups, for rows up to kSmallRow
-constexpr std::uint64_t kSmallRow = 1024;
+constexpr std::uint32_t kThreads = 64;  ///< of a workgroup of by_thread and by_word
+// Rows up to kFewRow share a workgroup of by_group, where there are many.
+constexpr std::uint64_t kFewRow = 1024;
+constexpr std::uint64_t kManyRows = 256;
+constexpr std::uint32_t kFewThreads = 16;    ///< of such a row
+constexpr std::uint32_t kSharedGroup = 128;  ///< of the workgroup
 // GPUs: rows up to kShortRow get a thread each; work is split until about kGpuThreads threads have some.
 constexpr std::uint64_t kShortRow = 32;
 constexpr std::uint64_t kGpuThreads = 131072;
@@ -156,8 +159,9 @@ struct Pass {
   bool two_reduced = false;
   bool splits_fast = true;
   // Of by_group:
-  std::uint32_t group = kThreads;  ///< its threads
-  std::uint32_t subgroups = 0;     ///< at most so many; 0: joined through workgroup memory alone
+  std::uint32_t group = kThreads;        ///< its threads
+  std::uint32_t row_threads = kThreads;  ///< of those, how many share an output
+  std::uint32_t subgroups = 0;           ///< at most so many; 0: joined through workgroup memory alone
   bool four_quads = false;
 };
 
@@ -559,7 +563,7 @@ std::string key_of(const Pass& pass, std::string_view entry) {
   const std::string_view written = pass.sink == Sink::results ? to_string(pass.result) : "accumulators";
   std::string key = fmt::format("reduce:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(read), entry,
                                 static_cast<int>(pass.source), written, pass.quads);
-  key += entry == kByGroup ? fmt::format(":{}:{}:{}", pass.group, pass.subgroups, pass.four_quads)
+  key += entry == kByGroup ? fmt::format(":{}:{}:{}:{}", pass.group, pass.row_threads, pass.subgroups, pass.four_quads)
                            : fmt::format(":{}:{}", pass.two_reduced, pass.splits_fast);
   return key;
 }
@@ -567,8 +571,9 @@ std::string key_of(const Pass& pass, std::string_view entry) {
 KernelOptions options_of(const Pass& pass, std::string_view entry) {
   const bool by_group = entry == kByGroup;
   KernelOptions options;
-  options.source = fmt::format("const QUADS = {};\nconst SPLITS_FAST = {};\nconst GROUP = {}u;\n", pass.quads,
-                               pass.splits_fast, pass.group);
+  options.source =
+      fmt::format("const QUADS = {};\nconst SPLITS_FAST = {};\nconst GROUP = {}u;\nconst ROW_THREADS = {}u;\n",
+                  pass.quads, pass.splits_fast, pass.group, pass.row_threads);
   // A workgroup asks once a read: not worth another kernel.
   options.source +=
       fmt::format("fn two_reduced() -> bool {{ return {}; }}\n", by_group ? "params.reduced_inner < params.reduced"
@@ -596,6 +601,7 @@ struct Input {
 /// How the reduced axis is shared out.
 struct Split {
   bool by_group = false;
+  bool shared = false;       ///< ... of several outputs
   bool splits_fast = true;   ///< neighbouring threads take neighbouring splits, not outputs
   std::uint64_t splits = 1;  ///< partial results of an output
   std::uint64_t chunk = 0;   ///< elements of a group's, or of `lanes` threads' share
@@ -612,6 +618,7 @@ Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
   split.splits_fast = rows;
   if (!cpu && rows && length > kShortRow) {
     split.by_group = true;
+    split.shared = length <= kFewRow && outputs >= kManyRows;
     const std::uint64_t most = std::max<std::uint64_t>(length / kGpuGroupPiece, 1);
     const std::uint64_t wanted = std::clamp<std::uint64_t>(ceil_div(kGpuGroups, outputs), 1, most);
     split.chunk = (ceil_div(length, wanted) + 3) / 4 * 4;
@@ -648,13 +655,18 @@ Window device_bytes(const Device& device, std::uint64_t bytes) {
   return made;
 }
 
-/// The workgroup for `chunk` elements.
-void shape_group(const Device& device, KernelClass kernels, std::uint64_t chunk, Pass& pass) {
+/// The workgroup of by_group.
+void shape_group(const Device& device, KernelClass kernels, bool shared, Pass& pass) {
   const GroupShape& shape = group_shape();
-  const bool joins = shape.subgroups && kernels == KernelClass::gpu_subgroups;
-  pass.group = std::min(shape.threads, longest_workgroup(device));
-  if (joins && chunk <= kSmallRow) pass.group = std::min(pass.group, kSmallGroup);
-  pass.subgroups = joins ? most_subgroups(device, pass.group) : 0;
+  if (shared) {
+    pass.group = kSharedGroup;
+    pass.row_threads = kFewThreads;
+    pass.subgroups = 0;
+  } else {
+    pass.group = pass.row_threads = std::min(shape.threads, longest_workgroup(device));
+    const bool joins = shape.subgroups && kernels == KernelClass::gpu_subgroups;
+    pass.subgroups = joins ? most_subgroups(device, pass.group) : 0;
+  }
   // Those in blocks read sixteen elements at once by themselves.
   pass.four_quads = shape.four_quads && pass.quads && !(pass.source == Source::tensor && in_blocks(pass.op));
 }
@@ -678,7 +690,7 @@ void run_passes(const Device& device, Pass pass, const Input& input, float numbe
   now.quads = plain && input.reduced.stride[1] == 1 && length >= 4 && input.reduced.stride[0] % 4 == 0 &&
               (!now.two_reduced || input.reduced.length[1] % 4 == 0) &&
               starts_on_quads(input.kept, input.window.offset, 0);
-  if (split.by_group) shape_group(device, kernels, split.chunk, now);
+  if (split.by_group) shape_group(device, kernels, split.shared, now);
 
   const std::uint64_t threads = outputs * split.splits;
   const Window target = whole ? out : device_bytes(device, threads * accumulator_size);
@@ -705,8 +717,9 @@ void run_passes(const Device& device, Pass pass, const Input& input, float numbe
   const Kernel kernel =
       dispatch::library_kernel(state_of(device), key_of(now, entry), [&] { return options_of(now, entry); });
   const std::array<BindingRange, 3> ranges{input.window.range, target.range, input.window.range};
-  const Grid grid =
-      fold_groups(split.by_group ? threads : ceil_div(by_word ? ceil_div(outputs, 4) : threads, kThreads), name);
+  const Grid grid = fold_groups(split.by_group ? ceil_div(threads, now.group / now.row_threads)
+                                               : ceil_div(by_word ? ceil_div(outputs, 4) : threads, kThreads),
+                                name);
   launch(device, kernel, std::span(ranges).first(kernel.bindings().size()),
          std::as_bytes(std::span<const Params, 1>(&params, 1)), grid);
   if (whole) return;
@@ -897,8 +910,8 @@ void visit_reduce_kernels(const Device& device, const KernelVisitor& visit) {
     if (pass.sink == Sink::results && pass.result == DType::bool_) return;
     for (const KernelClass kernels : kernel_classes(device)) {
       if (kernels == KernelClass::cpu) continue;
-      for (const std::uint64_t chunk : {kSmallRow, kSmallRow + 1}) {
-        shape_group(device, kernels, chunk, pass);
+      for (const bool shared : {false, true}) {
+        shape_group(device, kernels, shared, pass);
         const std::string key = key_of(pass, kByGroup);
         if (seen.insert(key).second) visit(key, options_of(pass, kByGroup));
       }

@@ -1,7 +1,7 @@
 // Reductions. The text in front of this (reduce.cpp) defines, for one operation and one element type:
 //   Acc, the accumulator; element(i) and quad(i), which read x; lift(value, r), combine(a, b), identity(); finish(acc),
 // what `out` holds: a result, or an accumulator for the next pass; two_reduced(); and the constants QUADS, SPLITS_FAST,
-// GROUP. The texts behind it define accumulate(k, begin, end, lane, lanes), a thread's share of output k, and
+// GROUP, ROW_THREADS. The texts behind it define accumulate(k, begin, end, lane, lanes), a thread's share of output k, and
 // by_group.
 //
 // Output k, split s and reduced index r: a split covers `chunk` indices; its `lanes` threads take them in turns, so that
@@ -58,10 +58,10 @@ fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {
   out[params.out_offset + k * params.splits + s] = finish(total);
 }
 
-// A thread's share of the output and split t, of those of a workgroup; none past the last.
+// A thread's share of the output and split t, of ROW_THREADS; none past the last.
 fn is_output(t: u32) -> bool { return t < params.outputs * params.splits; }
 fn share_of_group(t: u32, lane: u32) -> Acc {
   let begin = min(t % params.splits * params.chunk, params.reduced);
   let end = select(begin, min(begin + params.chunk, params.reduced), is_output(t));
-  return accumulate(t / params.splits, begin, end, lane, GROUP);
+  return accumulate(min(t / params.splits, params.outputs - 1u), begin, end, lane, ROW_THREADS);
 }

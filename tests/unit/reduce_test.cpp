@@ -406,6 +406,24 @@ TEST(ReduceTiers, EveryWayToShareARow) {
   }
 }
 
+// Of each length that a way of sharing rows begins or ends at, more rows than a workgroup takes.
+TEST_P(Reduce, RowsAtTheSeamsOfThePlan) {
+  std::mt19937 random(6);
+  for (const std::int64_t length : {32, 33, 36, 64, 255, 256, 1021, 1024, 1025, 1028, 8191, 8192, 8196}) {
+    const Shape shape{length <= 1028 ? 259 : 11, length};
+    const Strided x = testing::dense(test_device(), random, shape, DType::f32);
+    for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::argmax, ReduceOp::any}) {
+      SCOPED_TRACE(std::string(to_string(op)) + ", length " + std::to_string(length));
+      const std::vector<double> got = testing::to_doubles(reduce(op, x.tensor, over({1})));
+      const std::vector<double> expected = model_reduce(op, x.values, shape, {1}, DType::f32);
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        ASSERT_NEAR(got[k], expected[k], op == ReduceOp::sum ? 1e-5 * static_cast<double>(length) : 0) << k;
+      }
+    }
+  }
+}
+
 // Joins order floats as integers, where subgroups do it: both signs of NaN and of zero, infinities, denormals.
 TEST_P(Reduce, ExtremesAnywhereInALongRow) {
   const float minus_nan = std::copysign(kNan, -1.0f);
