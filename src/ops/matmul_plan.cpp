@@ -131,7 +131,7 @@ MatmulPlan panel_plan() {
 }
 
 /// Repacking reads and writes each operand once, and is two more dispatches: from here it pays (decision 010).
-constexpr std::uint64_t kLeastPanelWork = 1U << 18;
+constexpr std::uint64_t kLeastPanelWork = 1U << 19;
 bool pays_panels(const MatmulProblem& p) {
   return p.subgroup == kLanes && p.dtype != DType::u32 && std::min(p.m, p.n) >= kPanel &&
          p.m * p.n * p.k * p.batch >= kLeastPanelWork;
