@@ -156,6 +156,7 @@ class Multiplier {
         limit_(std::min(tuning.most_bytes, device.limits().max_storage_binding_size)),
         row_groups_(tuning.row_groups),
         subgroup_(fixed_subgroup(device.features())),
+        half_unit_(tuning.matrix_units ? matrix_unit(device.features(), "f16", "f32") : MatrixUnit{}),
         forced_(tuning.plan) {}
 
   /// a and b are readable(); their batch axes may be broadcast. `part`: of a product cut along its inner axis.
@@ -186,10 +187,12 @@ class Multiplier {
     if (by_columns ? p.n() != 1 : turns(class_, problem_of(p))) p = turned(p);
     const MatmulProblem problem = problem_of(p);
     MatmulPlan plan = choose(class_, device_.limits(), problem);
-    if (forced_ && (!is_vector(forced_->kind) || (problem.n == 1 && (forced_->rows == 1) == (plan.rows == 1)))) {
+    if (forced_ && (forced_->kind != MatmulKind::matrix || problem.unit) &&
+        (!is_vector(forced_->kind) || (problem.n == 1 && (forced_->rows == 1) == (plan.rows == 1)))) {
       plan = *forced_;
       if (part) plan.splits = 1;
     }
+    if (is_cpu(device_)) plan.unroll = 1;  // its compiler takes seconds else
     if (plan.splits > 1) {
       run_in_parts(p, plan.splits);
     } else if (plan.kind == MatmulKind::panel) {
@@ -213,6 +216,7 @@ class Multiplier {
     problem.batch = static_cast<std::uint64_t>(p.batch());
     problem.dtype = p.a.dtype();
     problem.subgroup = subgroup_;
+    if (problem.dtype == DType::f16) problem.unit = half_unit_;
     problem.a_transposed = !a_of(p).inner_side_by_side;
     problem.b_transposed = b_of(p).inner_side_by_side;
     return problem;
@@ -543,6 +547,7 @@ class Multiplier {
   std::uint64_t limit_;
   std::uint64_t row_groups_;
   std::uint32_t subgroup_;
+  MatrixUnit half_unit_;
   std::optional<MatmulPlan> forced_;
 };
 
