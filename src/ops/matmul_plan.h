@@ -40,9 +40,14 @@ struct MatmulPlan {
   std::uint32_t quads = 1;    ///< block: four columns each, that one invocation makes
   std::uint32_t lanes_n = 0;  ///< block: how many of a workgroup's lanes lie along n
   std::uint32_t splits = 1;   ///< parts of the inner axis that are summed apart and added afterwards
+
+  bool operator==(const MatmulPlan&) const = default;
 };
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& problem);
+
+/// The fewest parts that the inner axis must be cut into, whatever the plan.
+std::uint32_t least_splits(DeviceClass device, const MatmulProblem& problem);
 
 /// True where b^T @ a^T, the result turned, is the better way: a row times a matrix is a matrix times a column, and few
 /// columns are better few rows where a is read across its lines.

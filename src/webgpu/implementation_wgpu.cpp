@@ -17,6 +17,10 @@ std::string implementation_version() {
 
 namespace webgpu {
 
+std::string library_identity() {
+  return {};  // the version says it
+}
+
 WGPUInstance create_instance() {
   wgpuSetLogLevel(WGPULogLevel_Off);  // its log goes to stderr; errors reach us by callbacks
   WGPUInstanceExtras extras{};

@@ -28,8 +28,13 @@ Limits to_limits(const WGPULimits& limits);
 /// Fills an AdapterInfo (all but `index`) from the adapter.
 AdapterInfo describe(WGPUAdapter adapter);
 
+/// What a file on disk that holds for one device is named by: implementation, version, adapter and driver.
+std::string device_identity(const AdapterInfo& adapter);
+
 // -- what differs between implementations (implementation_wgpu.cpp, implementation_dawn.cpp) -----------------------
 
+/// What tells this build of the library from another of the same version; empty where the version says it all.
+std::string library_identity();
 WGPUInstance create_instance();
 std::vector<Adapter> list_adapters(WGPUInstance instance);
 /// True when `adapter` can run kernels with immediates, and subgroups by whatever name this implementation has.

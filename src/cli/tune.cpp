@@ -1,0 +1,178 @@
+// weft tune - measures which kernels this device runs fastest, and keeps that.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/app.h"
+#include "cli/error_report.h"
+#include "cli/progress.h"
+#include "cli/stats_report.h"
+#include "weft/tune.h"
+
+namespace weft::cli {
+namespace {
+
+struct Options {
+  std::string device;
+  std::vector<std::string> ops, dtypes, shapes;
+  double budget = 30;
+  bool again = false, dry_run = false, list = false, clear = false, json = false;
+};
+
+/// "[####......] 3 of 12, matmul f32 1024x1024x1024, 7 s of 30".
+std::string bar(const TuneProgress& p, double budget) {
+  constexpr std::size_t kWidth = 24;
+  const double share = std::clamp(p.seconds / budget, 0.0, 1.0);
+  const double part = p.total == 0 ? 0 : static_cast<double>(p.done) / static_cast<double>(p.total);
+  const auto full = static_cast<std::size_t>(std::max(share, part) * kWidth);
+  return fmt::format("[{}{}] {} of {}, {:.0f} of {:g} s, {}", std::string(full, '#'), std::string(kWidth - full, '.'),
+                     p.done, p.total, p.seconds, budget, p.what);
+}
+
+std::string time_text(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
+  return seconds >= 1e-3 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+double gain(const TuneResult& r) {
+  return r.seconds > 0 ? r.default_seconds / r.seconds : 1;
+}
+
+nlohmann::json result_json(const TuneResult& r) {
+  return {{"op", r.op},
+          {"shape", r.shape},
+          {"key", r.key},
+          {"plan", r.plan},
+          {"default_seconds", r.default_seconds},
+          {"seconds", r.seconds},
+          {"candidates", r.candidates},
+          {"slow", r.slow},
+          {"failures", r.failures}};
+}
+
+void print_report(const TuneReport& report, const Options& options) {
+  if (!report.results.empty()) {
+    fmt::print("{:40} {:>10} {:>10} {:>7}  {}\n", "", "default", "tuned", "gain", "plan");
+    for (const TuneResult& r : report.results) {
+      fmt::print("{:40} {:>10} {:>10} {:>6.2f}x  {}\n", r.op + " " + r.shape, time_text(r.default_seconds),
+                 time_text(r.seconds), gain(r), r.plan);
+      for (const std::string& failure : r.failures) fmt::print("    dropped: {}\n", failure);
+    }
+  }
+  fmt::print("{} shape{} in {:.1f} s by the {} clock; {} had a choice; {} left by the budget of {:g} s\n",
+             report.results.size(), report.results.size() == 1 ? "" : "s", report.seconds,
+             report.gpu_times ? "device's" : "host's", report.stored_before, report.left, options.budget);
+  if (options.dry_run) fmt::print("Only measured; nothing was kept.\n");
+}
+
+void measure(const Device& device, const Options& options) {
+  if (!(options.budget > 0 && options.budget <= 86400)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("--budget is {}", options.budget),
+                "give seconds above 0 and up to 86400, such as 30");
+  }
+  TuneOptions tune_options;
+  tune_options.ops = options.ops;
+  tune_options.shapes = options.shapes;
+  for (const std::string& name : options.dtypes) {
+    const auto dtype = parse_dtype(name);
+    if (!dtype) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("--dtypes: there is no dtype '{}'", name.substr(0, 60)),
+                  "use float32 or float16");
+    }
+    tune_options.dtypes.push_back(*dtype);
+  }
+  tune_options.budget = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(options.budget));
+  tune_options.again = options.again;
+  tune_options.keep = !options.dry_run;
+  Progress progress;
+  std::string shown;
+  tune_options.progress = [&](const TuneProgress& p) {
+    std::string line = bar(p, options.budget);
+    if (line != shown) progress.phase(line);
+    shown = std::move(line);
+    return true;
+  };
+  const TuneReport report = tune(device, tune_options);
+  progress.finish();
+  if (!options.json) {
+    print_report(report, options);
+    return;
+  }
+  nlohmann::json out = {{"device", device_json(device)},         {"results", nlohmann::json::array()},
+                        {"stored_before", report.stored_before}, {"left", report.left},
+                        {"gpu_times", report.gpu_times},         {"seconds", report.seconds},
+                        {"kept", !options.dry_run}};
+  for (const TuneResult& r : report.results) out["results"].push_back(result_json(r));
+  fmt::print("{}\n", out.dump());
+}
+
+void list(const Device& device, const Options& options) {
+  const std::vector<TunedChoice> choices = tuned_choices(device);
+  if (options.json) {
+    nlohmann::json out = {{"device", device_json(device)}, {"choices", nlohmann::json::array()}};
+    for (const TunedChoice& c : choices) out["choices"].push_back({{"key", c.key}, {"plan", c.plan}});
+    fmt::print("{}\n", out.dump());
+    return;
+  }
+  for (const TunedChoice& c : choices) fmt::print("{:52} {}\n", c.key, c.plan);
+  fmt::print("{} stored choice{} for {}, {}\n", choices.size(), choices.size() == 1 ? "" : "s", device.adapter().name,
+             device.adapter().driver);
+}
+
+void run_tune(const Options& options) {
+  const bool measures = !options.ops.empty() || !options.shapes.empty() || !options.dtypes.empty() || options.again ||
+                        options.dry_run;
+  if ((options.list && options.clear) || ((options.list || options.clear) && measures)) {
+    throw Error(ErrorCode::invalid_argument, "tune: --list and --clear go alone", "give one of them, with --device only");
+  }
+  const Device device = open_device(options.device);
+  if (options.clear) {
+    clear_tuned_choices(device);
+  } else if (options.list) {
+    list(device, options);
+  } else {
+    measure(device, options);
+  }
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "tune", "Measure which kernels this device runs fastest, and keep that for all programs that use Weft");
+  command->add_option("--ops", options->ops, "Tune these only: matmul, conv")->delimiter(',');
+  command->add_option("--dtypes", options->dtypes, "For these only: float32, float16")->delimiter(',');
+  command
+      ->add_option("--shapes", options->shapes,
+                   "Of the one op named: MxNxK for matmul (a t behind it: the second matrix lies turned); for conv batch x "
+                   "channels x height x width x filters x window, then /stride, then g and groups")
+      ->delimiter(',');
+  command->add_option("--budget", options->budget, "Seconds; no shape is begun after them (30)");
+  command->add_flag("--again", options->again, "Also measure what has a choice already");
+  command->add_flag("--dry-run", options->dry_run, "Measure and print, keep nothing");
+  command->add_flag("--list", options->list, "Show the stored choices of this device");
+  command->add_flag("--clear", options->clear, "Forget the stored choices of this device");
+  command->add_option("--device", options->device, "Part of an adapter's name, or its index (see weft info)");
+  command->add_flag("--json", options->json, "Print one JSON object on stdout");
+  command->footer(
+      "Examples:\n"
+      "  weft tune\n"
+      "  weft tune --budget 300\n"
+      "  weft tune --ops matmul --shapes 4096x11008x4096t,1x4096x4096t --dtypes float16\n"
+      "  weft tune --list\n"
+      "Each choice is stored as soon as it is made, beside the compiled pipelines ($XDG_CACHE_HOME/weft/tuning), for this\n"
+      "device, driver and WebGPU implementation; a second run goes on where the first one stopped. WEFT_TUNE=off makes\n"
+      "programs ignore them. Nothing else ever measures. Needs the device for itself.");
+  command->callback([options] { run_tune(*options); });
+}
+
+}  // namespace weft::cli
