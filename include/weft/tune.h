@@ -52,8 +52,9 @@ struct TuneResult {
   std::string shape;                  ///< "f32 1024x1024x1024", at which it was measured
   std::string key;                    ///< of the class
   std::string plan;                   ///< that was chosen; "default" where nothing was faster by 3 %
-  double default_seconds = 0;         ///< of the plan that ships
-  double seconds = 0;                 ///< of the one chosen, taken in turns with it
+  double default_seconds = 0;         ///< of the plan that ships; the better one of two series
+  double seconds = 0;                 ///< of the one chosen, taken in turns with these
+  double control = 0;                 ///< the worse of the two series over the better; 0 where nothing came so far
   std::size_t candidates = 0;         ///< plans, with the one that ships
   std::size_t slow = 0;               ///< given up early: over 1.5 times the best
   std::vector<std::string> failures;  ///< plans that did not compile, or gave other results than the one that ships

@@ -53,6 +53,7 @@ nlohmann::json result_json(const TuneResult& r) {
           {"plan", r.plan},
           {"default_seconds", r.default_seconds},
           {"seconds", r.seconds},
+          {"control", r.control},
           {"candidates", r.candidates},
           {"slow", r.slow},
           {"failures", r.failures}};
@@ -60,12 +61,15 @@ nlohmann::json result_json(const TuneResult& r) {
 
 void print_report(const TuneReport& report, const Options& options) {
   if (!report.results.empty()) {
-    fmt::print("{:40} {:>10} {:>10} {:>7}  {}\n", "", "default", "tuned", "gain", "plan");
+    fmt::print("{:40} {:>10} {:>10} {:>7} {:>8}  {}\n", "", "default", "tuned", "gain", "control", "plan");
     for (const TuneResult& r : report.results) {
-      fmt::print("{:40} {:>10} {:>10} {:>6.2f}x  {}\n", r.op + " " + r.shape, time_text(r.default_seconds),
-                 time_text(r.seconds), gain(r), r.plan);
+      fmt::print("{:40} {:>10} {:>10} {:>6.2f}x {:>8}  {}\n", r.op + " " + r.shape, time_text(r.default_seconds),
+                 time_text(r.seconds), gain(r), r.control > 0 ? fmt::format("{:.2f}x", r.control) : "", r.plan);
       for (const std::string& failure : r.failures) fmt::print("    dropped: {}\n", failure);
     }
+  }
+  if (!report.results.empty()) {
+    fmt::print("Control: what the plan that ships differs from itself by, in the turns that the gain is taken from.\n");
   }
   fmt::print("{} shape{} in {:.1f} s by the {} clock; {} had a choice; {} left by the budget of {:g} s\n",
              report.results.size(), report.results.size() == 1 ? "" : "s", report.seconds,

@@ -227,13 +227,15 @@ class Tuner {
     // The lowest of many medians is low by luck too: what it is worth shows when both run again.
     result.default_seconds = result.seconds = median(entrants[0].times);
     if (best != 0) {
-      std::vector<double> shipped, found;
+      std::vector<double> shipped, found, again;
       for (std::size_t i = 0; i < kDuels; ++i) {
         if (!go_on(job)) return std::nullopt;
         shipped.push_back(time(sample, asked.key, {}, runs));
         found.push_back(time(sample, asked.key, entrants[best].plan, runs));
+        again.push_back(time(sample, asked.key, {}, runs));
       }
-      result.default_seconds = median(shipped);
+      result.default_seconds = std::min(median(shipped), median(again));
+      result.control = std::max(median(shipped), median(again)) / result.default_seconds;
       result.seconds = median(found);
       if (result.seconds > kWorthIt * result.default_seconds) {
         best = 0;

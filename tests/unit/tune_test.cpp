@@ -191,13 +191,13 @@ TEST_P(Candidates, OfProductsAreRight) {
     bool turned;
   };
   for (const auto& [batch, m, n, k, turned] :
-       {Case{1, 45, 77, 130, true}, {1, 100, 1, 70, false}, {1, 1, 50, 300, true}, {3, 9, 12, 515, false}}) {
-    const auto a = values(batch * m * k, 1), b = values(batch * k * n, 2), bias = values(n, 3);
+       {Case{1, 45, 77, 130, true}, {1, 1, 50, 300, true}, {3, 9, 12, 515, false}}) {
+    const auto a = values(batch * m * k, 1), b = values(batch * k * n, 2);
     std::vector<float> want;
     for (std::int64_t x = 0; x < batch; ++x) {
       for (std::int64_t i = 0; i < m; ++i) {
         for (std::int64_t j = 0; j < n; ++j) {
-          float sum = bias[static_cast<std::size_t>(j)];
+          float sum = 0;
           for (std::int64_t e = 0; e < k; ++e) {
             const std::int64_t at = turned ? j * k + e : e * n + j;
             sum += a[static_cast<std::size_t>((x * m + i) * k + e)] * b[static_cast<std::size_t>(x * k * n + at)];
@@ -206,10 +206,10 @@ TEST_P(Candidates, OfProductsAreRight) {
         }
       }
     }
-    const Tensor ta = upload(a, {batch, m, k}), tbias = upload(bias, {n});
+    const Tensor ta = upload(a, {batch, m, k});
     const std::vector<std::int64_t> swapped{0, 2, 1};
     const Tensor tb = turned ? transpose(upload(b, {batch, n, k}), swapped) : upload(b, {batch, k, n});
-    check_every_candidate([&] { return matmul(ta, tb, {.bias = tbias}); }, "matmul ", want);
+    check_every_candidate([&] { return matmul(ta, tb); }, "matmul ", want);
   }
 }
 
