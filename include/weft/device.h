@@ -52,6 +52,14 @@ struct Limits {
   std::uint32_t max_immediate_size = 0;  ///< bytes of immediates (push constants); 0 when there are none
 };
 
+/// One product of small matrices that the threads of a subgroup do together (matrix units, "tensor cores"): an m x k
+/// matrix of `in` by a k x n one, added up in `out`.
+struct SubgroupMatrix {
+  std::string_view in, out;  ///< WGSL's names: f16, f32, i8, u8, i32, u32
+  std::uint32_t m = 0, n = 0, k = 0;
+  bool operator==(const SubgroupMatrix&) const = default;
+};
+
 /// Optional features that kernels can use.
 struct Features {
   bool f16 = false;         ///< `enable f16;`
@@ -60,6 +68,8 @@ struct Features {
   bool immediates = false;  ///< parameters as immediates
   std::uint32_t subgroup_min_size = 0;
   std::uint32_t subgroup_max_size = 0;
+  /// `enable chromium_experimental_subgroup_matrix;` when not empty. Dawn alone has them (2026).
+  std::vector<SubgroupMatrix> subgroup_matrices;
 };
 
 /// One adapter as the implementation reports it.
@@ -92,9 +102,14 @@ struct DeviceOptions {
   PowerPreference power = PowerPreference::high_performance;
   /// Turn off features although the adapter has them; for tests and for comparing.
   bool allow_f16 = true;
-  bool allow_subgroups = true;
+  bool allow_subgroups = true;  ///< without them there are no subgroup matrices either
+  bool allow_subgroup_matrices = true;
   bool allow_immediates = true;
   bool allow_timestamps = true;
+  /// This device will run the library's own kernels alone, and refuse WGSL of the caller's (Error{unsupported}). Dawn
+  /// can leave out the bounds checks of a whole device only, so this is what makes the library's kernels as fast there
+  /// as on wgpu-native, where they never have them. The command `weft eval` opens its device so.
+  bool library_kernels_only = false;
   /// Ask for no more than WebGPU's default limits, as a modest adapter would have.
   bool default_limits_only = false;
   TuningMode tuning = TuningMode::automatic;

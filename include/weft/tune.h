@@ -20,9 +20,9 @@ namespace weft {
 
 /// An op that can be tuned.
 struct TunableOp {
-  std::string name;                 ///< "matmul"
-  std::string shapes;               ///< how its shapes are written: "MxNxK or BxMxNxK, ..."
-  std::vector<std::string> usual;   ///< the shapes that are measured when none are given, those that matter most first
+  std::string name;                ///< "matmul"
+  std::string shapes;              ///< how its shapes are written: "MxNxK or BxMxNxK, ..."
+  std::vector<std::string> usual;  ///< the shapes that are measured when none are given, those that matter most first
 };
 std::vector<TunableOp> tunable_ops(const Device& device);
 
@@ -42,7 +42,7 @@ struct TuneOptions {
   std::chrono::nanoseconds budget = std::chrono::seconds(30);
   bool again = false;  ///< measure classes that have a choice already
   bool keep = true;    ///< take the choices, in this device and on disk; false: only measure
-  /// Called before each shape and each candidate, on the calling thread; false ends the tuning as the budget does.
+  /// Called before each shape, candidate and sample, on the calling thread; false ends the tuning as the budget does.
   std::function<bool(const TuneProgress&)> progress{};
 };
 
@@ -68,16 +68,20 @@ struct TuneReport {
   double seconds = 0;
 };
 
-/// Measures: each class of shapes by all plans that the device can run, a few samples in turns, those that are 1.5 times
-/// slower than the best given up early, results compared with those of the plan that ships. Each finished class is
-/// kept at once. Blocks up to about the budget; wants the device to itself. Throws Error{invalid_argument} for unknown
-/// ops and shapes, and when choices are to be kept but there is nowhere (WEFT_CACHE=0); Error{io_error} when they can't
-/// be written; Error{device_lost}.
+/// Measures: each class of shapes by all plans that the device can run, a few samples in turns, those that are 1.5
+/// times slower than the best given up early, results compared with those of the plan that ships. Each finished class
+/// is kept at once. Blocks up to about the budget; wants the device to itself. Throws Error{invalid_argument} for
+/// unknown ops and shapes, and when choices are to be kept but there is nowhere (WEFT_CACHE=0); Error{io_error} when
+/// they can't be written; Error{device_lost}.
 TuneReport tune(const Device& device, const TuneOptions& options = {});
+
+/// True where a device that was opened with DeviceOptions::library_kernels_only has choices of its own, and is to be
+/// tuned apart: on Dawn, whose kernels have bounds checks on all other devices.
+bool library_devices_tune_apart() noexcept;
 
 /// A choice that this device has.
 struct TunedChoice {
-  std::string key;   ///< of the class: "matmul f32 gpu nn m10 n10 k10 b0"
+  std::string key;   ///< of the class: "matmul float32 gpu nn m10 n10 k10 b0"
   std::string plan;  ///< in words; "default": the plan that ships was best
 };
 /// Those in use, by key: what was read when the device opened, and what tune added. None where TuningMode is off.

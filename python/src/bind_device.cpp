@@ -1,4 +1,6 @@
 // weft.Device, and what reports on it.
+#include <fmt/format.h>
+
 #include "weft_python.h"
 
 namespace weft::python {
@@ -28,6 +30,11 @@ nb::dict features_dict(const Features& f) {
   d["immediates"] = f.immediates;
   d["subgroup_min_size"] = f.subgroup_min_size;
   d["subgroup_max_size"] = f.subgroup_max_size;
+  nb::list matrices;
+  for (const SubgroupMatrix& s : f.subgroup_matrices) {
+    matrices.append(fmt::format("{}>{} {}x{}x{}", s.in, s.out, s.m, s.n, s.k));
+  }
+  d["subgroup_matrices"] = matrices;
   return d;
 }
 
@@ -60,7 +67,8 @@ nb::list adapters() {
 }
 
 PyDevice open(nb::handle adapter, const std::string& power, bool allow_f16, bool allow_subgroups, bool allow_immediates,
-              bool allow_timestamps, bool default_limits_only, std::uint64_t pool_bytes, Timeout wait_timeout) {
+              bool allow_timestamps, bool allow_subgroup_matrices, bool library_kernels_only, bool default_limits_only,
+              std::uint64_t pool_bytes, Timeout wait_timeout) {
   check_process();
   DeviceOptions options;
   if (!adapter.is_none()) options.adapter = nb::cast<std::string>(nb::str(adapter));
@@ -72,6 +80,8 @@ PyDevice open(nb::handle adapter, const std::string& power, bool allow_f16, bool
   options.allow_subgroups = allow_subgroups;
   options.allow_immediates = allow_immediates;
   options.allow_timestamps = allow_timestamps;
+  options.allow_subgroup_matrices = allow_subgroup_matrices;
+  options.library_kernels_only = library_kernels_only;
   options.default_limits_only = default_limits_only;
   options.pool_bytes = pool_bytes;
   if (wait_timeout) options.wait_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(*wait_timeout * 1e9));
@@ -125,14 +135,17 @@ void bind_device(nb::module_& m) {
       .def_static(
           "open", &open, nb::arg("adapter") = nb::none(), nb::kw_only(), nb::arg("power") = "high",
           nb::arg("allow_f16") = true, nb::arg("allow_subgroups") = true, nb::arg("allow_immediates") = true,
-          nb::arg("allow_timestamps") = true, nb::arg("default_limits_only") = false, nb::arg("pool_bytes") = 0,
+          nb::arg("allow_timestamps") = true, nb::arg("allow_subgroup_matrices") = true,
+          nb::arg("library_kernels_only") = false, nb::arg("default_limits_only") = false, nb::arg("pool_bytes") = 0,
           nb::arg("wait_timeout") = nb::none(),
           nb::sig("def open(adapter: str | int | None = None, *, power: str = 'high', allow_f16: bool = True, "
                   "allow_subgroups: bool = True, allow_immediates: bool = True, allow_timestamps: bool = True, "
+                  "allow_subgroup_matrices: bool = True, library_kernels_only: bool = False, "
                   "default_limits_only: bool = False, pool_bytes: int = 0, wait_timeout: float | None = None) "
                   "-> Device"),
           "Opens the adapter whose name has this part, or with this index; None: WEFT_ADAPTER, else the best.\n\n"
-          "wait_timeout: seconds that a wait without a timeout of its own may take (WEFT_WAIT_TIMEOUT, 30).")
+          "wait_timeout: seconds that a wait without a timeout of its own may take (WEFT_WAIT_TIMEOUT, 30). "
+          "library_kernels_only: refuses WGSL of yours, and runs the library's without bounds checks on Dawn too.")
       .def_static("adapters", &adapters, "The adapters of this machine, as dicts; none: an empty list.")
       .def_prop_ro("id", [](const PyDevice& d) { return d.peek().id(); })
       .def_prop_ro("name", [](const PyDevice& d) { return d.peek().adapter().name; })

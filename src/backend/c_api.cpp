@@ -146,6 +146,7 @@ weft_status weft_backend_create(const char* adapter, weft_backend** backend) {
   return guarded([&] {
     weft_backend*& out = given(backend, "backend");  // before anything is made
     weft::DeviceOptions options;
+    options.library_kernels_only = true;  // there is no way in for other kernels
     if (adapter != nullptr) options.adapter = adapter;
     out = new weft_backend(options);
   });

@@ -48,9 +48,10 @@ int exit_status(const Error& error) noexcept {
   }
 }
 
-Device open_device(const std::string& adapter) {
+Device open_device(const std::string& adapter, KernelsOf kernels) {
   DeviceOptions options;
   options.adapter = adapter;
+  options.library_kernels_only = kernels == KernelsOf::library;
   if (std::getenv("WEFT_WAIT_TIMEOUT") == nullptr) options.wait_timeout = std::chrono::hours(24 * 365);
   try {
     return Device::open(options);

@@ -21,7 +21,9 @@ void print_note(std::string_view note);
 int exit_status(const Error& error) noexcept;
 
 /// Device::open for a command: `adapter` as in DeviceOptions, and waits as long as the work takes, unless
-/// WEFT_WAIT_TIMEOUT says otherwise. Throws NoDevice when there is none.
-Device open_device(const std::string& adapter);
+/// WEFT_WAIT_TIMEOUT says otherwise; for kernels of the library alone, or for the user's too. Throws NoDevice when
+/// there is none.
+enum class KernelsOf { library, user };
+Device open_device(const std::string& adapter, KernelsOf kernels = KernelsOf::user);
 
 }  // namespace weft::cli

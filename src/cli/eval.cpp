@@ -84,7 +84,7 @@ void evaluate(const EvalOptions& options) {
   {
     const Stopwatch watch(report.times.open);
     progress.phase("opening the device");
-    device = open_device(options.common.device);
+    device = open_device(options.common.device, KernelsOf::library);
   }
   expression.check(inputs->types, &*device);
 

@@ -1,5 +1,6 @@
 // weft info - what there is to run on.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -33,6 +34,15 @@ nlohmann::json limits_json(const Limits& l) {
   };
 }
 
+/// As "f16>f32 16x16x16".
+std::vector<std::string> subgroup_matrices(const Features& f) {
+  std::vector<std::string> out;
+  for (const SubgroupMatrix& s : f.subgroup_matrices) {
+    out.push_back(fmt::format("{}>{} {}x{}x{}", s.in, s.out, s.m, s.n, s.k));
+  }
+  return out;
+}
+
 nlohmann::json features_json(const Features& f) {
   return {
       {"f16", f.f16},
@@ -41,6 +51,7 @@ nlohmann::json features_json(const Features& f) {
       {"immediates", f.immediates},
       {"subgroup_min_size", f.subgroup_min_size},
       {"subgroup_max_size", f.subgroup_max_size},
+      {"subgroup_matrices", subgroup_matrices(f)},
   };
 }
 
@@ -69,6 +80,7 @@ std::string features_text(const Features& f) {
   add(f.subgroups, f.subgroup_max_size == 0
                        ? std::string("subgroups")
                        : fmt::format("subgroups of {} to {}", f.subgroup_min_size, f.subgroup_max_size));
+  add(!f.subgroup_matrices.empty(), fmt::format("subgroup matrices ({})", fmt::join(subgroup_matrices(f), ", ")));
   add(f.timestamps, "timestamps");
   add(f.immediates, "immediates");
   return out.empty() ? "none of the optional ones" : out;

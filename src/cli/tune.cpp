@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/app.h"
@@ -59,7 +60,21 @@ nlohmann::json result_json(const TuneResult& r) {
           {"failures", r.failures}};
 }
 
-void print_report(const TuneReport& report, const Options& options) {
+/// A device to tune: the plain one and, where that differs, the one of programs that run the library's kernels alone.
+struct Kind {
+  KernelsOf kernels;
+  std::string_view name;
+};
+std::vector<Kind> kinds() {
+  if (!library_devices_tune_apart()) return {{KernelsOf::user, ""}};
+  return {{KernelsOf::user, "devices for any kernels"}, {KernelsOf::library, "devices for library kernels alone"}};
+}
+
+void print_heading(const Kind& kind) {
+  if (!kind.name.empty()) fmt::print("{}:\n", kind.name);
+}
+
+void print_report(const TuneReport& report) {
   if (!report.results.empty()) {
     fmt::print("{:40} {:>10} {:>10} {:>7} {:>8}  {}\n", "", "default", "tuned", "gain", "control", "plan");
     for (const TuneResult& r : report.results) {
@@ -67,83 +82,109 @@ void print_report(const TuneReport& report, const Options& options) {
                  time_text(r.seconds), gain(r), r.control > 0 ? fmt::format("{:.2f}x", r.control) : "", r.plan);
       for (const std::string& failure : r.failures) fmt::print("    dropped: {}\n", failure);
     }
-  }
-  if (!report.results.empty()) {
     fmt::print("Control: what the plan that ships differs from itself by, in the turns that the gain is taken from.\n");
   }
-  fmt::print("{} shape{} in {:.1f} s by the {} clock; {} had a choice; {} left by the budget of {:g} s\n",
+  fmt::print("{} shape{} in {:.1f} s by the {} clock; {} had a choice; {} left for lack of time\n",
              report.results.size(), report.results.size() == 1 ? "" : "s", report.seconds,
-             report.gpu_times ? "device's" : "host's", report.stored_before, report.left, options.budget);
-  if (options.dry_run) fmt::print("Only measured; nothing was kept.\n");
+             report.gpu_times ? "device's" : "host's", report.stored_before, report.left);
 }
 
-void measure(const Device& device, const Options& options) {
+TuneOptions tune_options(const Options& options) {
   if (!(options.budget > 0 && options.budget <= 86400)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--budget is {}", options.budget),
                 "give seconds above 0 and up to 86400, such as 30");
   }
-  TuneOptions tune_options;
-  tune_options.ops = options.ops;
-  tune_options.shapes = options.shapes;
+  TuneOptions out;
+  out.ops = options.ops;
+  out.shapes = options.shapes;
   for (const std::string& name : options.dtypes) {
     const auto dtype = parse_dtype(name);
     if (!dtype) {
       throw Error(ErrorCode::invalid_argument, fmt::format("--dtypes: there is no dtype '{}'", name.substr(0, 60)),
                   "use float32 or float16");
     }
-    tune_options.dtypes.push_back(*dtype);
+    out.dtypes.push_back(*dtype);
   }
-  tune_options.budget = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(options.budget));
-  tune_options.again = options.again;
-  tune_options.keep = !options.dry_run;
-  Progress progress;
-  std::string shown;
-  tune_options.progress = [&](const TuneProgress& p) {
-    std::string line = bar(p, options.budget);
-    if (line != shown) progress.phase(line);
-    shown = std::move(line);
-    return true;
-  };
-  const TuneReport report = tune(device, tune_options);
-  progress.finish();
-  if (!options.json) {
-    print_report(report, options);
-    return;
-  }
-  nlohmann::json out = {{"device", device_json(device)},         {"results", nlohmann::json::array()},
-                        {"stored_before", report.stored_before}, {"left", report.left},
-                        {"gpu_times", report.gpu_times},         {"seconds", report.seconds},
-                        {"kept", !options.dry_run}};
-  for (const TuneResult& r : report.results) out["results"].push_back(result_json(r));
-  fmt::print("{}\n", out.dump());
+  out.again = options.again;
+  out.keep = !options.dry_run;
+  return out;
 }
 
-void list(const Device& device, const Options& options) {
-  const std::vector<TunedChoice> choices = tuned_choices(device);
-  if (options.json) {
-    nlohmann::json out = {{"device", device_json(device)}, {"choices", nlohmann::json::array()}};
-    for (const TunedChoice& c : choices) out["choices"].push_back({{"key", c.key}, {"plan", c.plan}});
-    fmt::print("{}\n", out.dump());
-    return;
+void measure(const Options& options) {
+  TuneOptions with = tune_options(options);
+  const std::vector<Kind> all = kinds();
+  const double budget = options.budget / static_cast<double>(all.size());
+  with.budget = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(budget));
+  nlohmann::json out;
+  for (const Kind& kind : all) {
+    const Device device = open_device(options.device, kind.kernels);
+    Progress progress;
+    std::string shown;
+    with.progress = [&](const TuneProgress& p) {
+      std::string line = bar(p, budget);
+      if (line != shown) progress.phase(line);
+      shown = std::move(line);
+      return true;
+    };
+    const TuneReport report = tune(device, with);
+    progress.finish();
+    if (!options.json) {
+      print_heading(kind);
+      print_report(report);
+      continue;
+    }
+    out["device"] = device_json(device);
+    out["kept"] = with.keep;
+    nlohmann::json run = {{"library_kernels_only", kind.kernels == KernelsOf::library},
+                          {"results", nlohmann::json::array()},
+                          {"stored_before", report.stored_before},
+                          {"left", report.left},
+                          {"gpu_times", report.gpu_times},
+                          {"seconds", report.seconds}};
+    for (const TuneResult& r : report.results) run["results"].push_back(result_json(r));
+    out["runs"].push_back(std::move(run));
   }
-  for (const TunedChoice& c : choices) fmt::print("{:52} {}\n", c.key, c.plan);
-  fmt::print("{} stored choice{} for {}, {}\n", choices.size(), choices.size() == 1 ? "" : "s", device.adapter().name,
-             device.adapter().driver);
+  if (options.json) {
+    fmt::print("{}\n", out.dump());
+  } else if (options.dry_run) {
+    fmt::print("Only measured; nothing was kept.\n");
+  }
+}
+
+void list(const Options& options) {
+  nlohmann::json out;
+  for (const Kind& kind : kinds()) {
+    const Device device = open_device(options.device, kind.kernels);
+    const std::vector<TunedChoice> choices = tuned_choices(device);
+    if (options.json) {
+      out["device"] = device_json(device);
+      nlohmann::json part = {{"library_kernels_only", kind.kernels == KernelsOf::library},
+                             {"choices", nlohmann::json::array()}};
+      for (const TunedChoice& c : choices) part["choices"].push_back({{"key", c.key}, {"plan", c.plan}});
+      out["tables"].push_back(std::move(part));
+      continue;
+    }
+    print_heading(kind);
+    for (const TunedChoice& c : choices) fmt::print("{:52} {}\n", c.key, c.plan);
+    fmt::print("{} stored choice{} for {}, {}\n", choices.size(), choices.size() == 1 ? "" : "s", device.adapter().name,
+               device.adapter().driver);
+  }
+  if (options.json) fmt::print("{}\n", out.dump());
 }
 
 void run_tune(const Options& options) {
-  const bool measures = !options.ops.empty() || !options.shapes.empty() || !options.dtypes.empty() || options.again ||
-                        options.dry_run;
+  const bool measures =
+      !options.ops.empty() || !options.shapes.empty() || !options.dtypes.empty() || options.again || options.dry_run;
   if ((options.list && options.clear) || ((options.list || options.clear) && measures)) {
-    throw Error(ErrorCode::invalid_argument, "tune: --list and --clear go alone", "give one of them, with --device only");
+    throw Error(ErrorCode::invalid_argument, "tune: --list and --clear go alone",
+                "give one of them, with --device only");
   }
-  const Device device = open_device(options.device);
-  if (options.clear) {
-    clear_tuned_choices(device);
-  } else if (options.list) {
-    list(device, options);
+  if (options.list) {
+    list(options);
+  } else if (options.clear) {
+    for (const Kind& kind : kinds()) clear_tuned_choices(open_device(options.device, kind.kernels));
   } else {
-    measure(device, options);
+    measure(options);
   }
 }
 
@@ -156,9 +197,10 @@ void add_tune(CLI::App& app) {
   command->add_option("--ops", options->ops, "Tune these only: matmul, conv")->delimiter(',');
   command->add_option("--dtypes", options->dtypes, "For these only: float32, float16")->delimiter(',');
   command
-      ->add_option("--shapes", options->shapes,
-                   "Of the one op named: MxNxK for matmul (a t behind it: the second matrix lies turned); for conv batch x "
-                   "channels x height x width x filters x window, then /stride, then g and groups")
+      ->add_option(
+          "--shapes", options->shapes,
+          "Of the one op named: MxNxK for matmul (a t behind it: the second matrix lies turned); for conv batch x "
+          "channels x height x width x filters x window, then /stride, then g and groups")
       ->delimiter(',');
   command->add_option("--budget", options->budget, "Seconds; no shape is begun after them (30)");
   command->add_flag("--again", options->again, "Also measure what has a choice already");
@@ -173,9 +215,14 @@ void add_tune(CLI::App& app) {
       "  weft tune --budget 300\n"
       "  weft tune --ops matmul --shapes 4096x11008x4096t,1x4096x4096t --dtypes float16\n"
       "  weft tune --list\n"
-      "Each choice is stored as soon as it is made, beside the compiled pipelines ($XDG_CACHE_HOME/weft/tuning), for this\n"
-      "device, driver and WebGPU implementation; a second run goes on where the first one stopped. WEFT_TUNE=off makes\n"
-      "programs ignore them. Nothing else ever measures. Needs the device for itself.");
+      "Each choice is stored as soon as it is made, beside the compiled pipelines ($XDG_CACHE_HOME/weft/tuning), for "
+      "this\n"
+      "device, driver and WebGPU implementation; a second run goes on where the first one stopped. WEFT_TUNE=off "
+      "makes\n"
+      "programs ignore them. Nothing else ever measures. Needs the device for itself. On Dawn half of the budget each "
+      "goes to\n"
+      "devices that run anybody's kernels, and to those for library kernels alone (weft eval), which have no bounds "
+      "checks.");
   command->callback([options] { run_tune(*options); });
 }
 

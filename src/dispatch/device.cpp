@@ -7,7 +7,6 @@
 #include "base/env.h"
 #include "dispatch/state.h"
 #include "dispatch/tuning_file.h"
-#include "webgpu/instance.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -147,7 +146,7 @@ Device Device::open(const DeviceOptions& options) {
   std::shared_ptr<webgpu::Gpu> gpu = webgpu::Gpu::open(completed);
   auto state = std::make_shared<detail::DeviceState>(gpu, for_adapter(completed, gpu->adapter().type));
   if (completed.tuning == TuningMode::read) {
-    if (const auto file = dispatch::TuningFile::of(webgpu::device_identity(gpu->adapter()))) {
+    if (const auto file = dispatch::TuningFile::of(gpu->kernels_identity())) {
       state->tuning.set(file->load());
     }
   }

@@ -266,6 +266,17 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
                 fmt::format("kernel '{}' uses subgroups, which the device '{}' lacks", name, device.gpu.adapter().name),
                 "write it with workgroup memory, or open another device");
   }
+  if (reflected.enables_subgroup_matrices && features.subgroup_matrices.empty()) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("kernel '{}' uses subgroup matrices, which the device '{}' lacks", name, device.gpu.adapter().name),
+        "multiply without them, or open another device (Dawn has them where the GPU does)");
+  }
+  if (trust == Trust::user && device.gpu.library_kernels_only()) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel '{}': this device runs the library's kernels only, without bounds checks", name),
+                "open the device without library_kernels_only");
+  }
 
   PipelineKey key;
   key.entry_point = options.entry_point;

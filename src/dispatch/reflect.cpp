@@ -74,6 +74,7 @@ class Reflector {
     };
     out_.enables_f16 = enabled("f16");
     out_.enables_subgroups = enabled("subgroups");
+    out_.enables_subgroup_matrices = enabled("chromium_experimental_subgroup_matrix");
     std::size_t directive = 0;
     // From 0, not from the source: the prelude may say `alias T = f16`.
     for (std::size_t i = 0; i < module_.source.end; ++i) {

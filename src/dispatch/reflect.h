@@ -47,9 +47,10 @@ struct Reflection {
   std::vector<ReflectedOverride> overrides;  ///< all, in the order of the source
   bool enables_f16 = false;                  ///< `enable f16;`
   bool enables_subgroups = false;
-  bool uses_f16 = false;                  ///< names f16, vec2h..., mat...h anywhere
-  bool uses_subgroups = false;            ///< names a subgroup* builtin anywhere
-  std::vector<std::string> entry_points;  ///< all @compute functions
+  bool enables_subgroup_matrices = false;  ///< `enable chromium_experimental_subgroup_matrix;`
+  bool uses_f16 = false;                   ///< names f16, vec2h..., mat...h anywhere
+  bool uses_subgroups = false;             ///< names a subgroup* builtin anywhere
+  std::vector<std::string> entry_points;   ///< all @compute functions
 };
 
 /// Reads `source`. Comments (nested too) and strings of attributes are understood; whatever the real compiler will

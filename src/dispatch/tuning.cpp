@@ -35,8 +35,8 @@ std::uint32_t size_class(std::uint64_t length) noexcept {
 
 void TuningKey::append(std::string_view text) {
   if (size_ + text.size() > kMostBytes) {
-    throw Error(ErrorCode::internal, fmt::format("the tuning key '{}{}' is over {} bytes", this->text(), text, kMostBytes),
-                "report this");
+    throw Error(ErrorCode::internal,
+                fmt::format("the tuning key '{}{}' is over {} bytes", this->text(), text, kMostBytes), "report this");
   }
   std::copy(text.begin(), text.end(), text_.begin() + static_cast<std::ptrdiff_t>(size_));
   size_ += text.size();
@@ -62,11 +62,7 @@ TuningTrial::TuningTrial(const TuningTable& table) noexcept
 }
 
 TuningTrial::TuningTrial(const TuningTable& table, std::string key, const TuningPlan& plan)
-    : table_(table),
-      outer_(std::exchange(innermost_trial, this)),
-      observes_(false),
-      key_(std::move(key)),
-      plan_(plan) {
+    : table_(table), outer_(std::exchange(innermost_trial, this)), observes_(false), key_(std::move(key)), plan_(plan) {
   ++trial_count;
 }
 
@@ -100,8 +96,7 @@ std::optional<TuningTable::Entry> TuningTable::look_up(std::string_view key) con
 
 TuningTable::Verdict TuningTable::judge(std::string_view key, const TuningPlan& plan,
                                         const std::vector<TuningPlan>& candidates) {
-  const bool usable =
-      plan.count > 0 && std::find(candidates.begin(), candidates.end(), plan) != candidates.end();
+  const bool usable = plan.count > 0 && std::find(candidates.begin(), candidates.end(), plan) != candidates.end();
   const Verdict verdict = usable ? Verdict::usable : Verdict::ignored;
   const std::lock_guard lock(mutex_);
   const auto it = entries_.find(key);

@@ -35,7 +35,8 @@ constexpr std::uint64_t class_length(std::uint32_t size_class) noexcept {
   return std::uint64_t{1} << size_class;
 }
 
-/// Names a shape class, in words: "matmul f32 gpu nt m12 n12 k10". The first word is the op. Made without allocating.
+/// Names a shape class, in words: "matmul float32 gpu nt m12 n12 k10 b0". The first word is the op. Made without
+/// allocating.
 class TuningKey {
  public:
   static constexpr std::size_t kMostBytes = 96;

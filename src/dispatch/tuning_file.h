@@ -10,8 +10,8 @@
 
 namespace weft::dispatch {
 
-/// One file, in a folder of the device's identity (webgpu::device_identity), with a checksum, replaced by rename. A file
-/// that is damaged, of another version of Weft or of this format, or that says what no table would, is removed and
+/// One file, in a folder of the device's identity (webgpu::device_identity), with a checksum, replaced by rename. A
+/// file that is damaged, of another version of Weft or of this format, or that says what no table would, is removed and
 /// counts as not there. Several processes may share it.
 class TuningFile {
  public:

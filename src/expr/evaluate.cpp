@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
+#include <cstring>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "ops/elementwise.h"
+#include "ops/scalar.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
@@ -46,7 +51,7 @@ class Evaluation {
       case OpKind::input: return input_(op.name);
       case OpKind::constant: return Device(device_).upload_array(op.bytes, op.shape, op.dtype);
       case OpKind::scalar:
-      case OpKind::full: return full(device_, op.shape, op.value, op.dtype);
+      case OpKind::full: return element_count(op.shape) == 1 ? number(op) : full(device_, op.shape, op.value, op.dtype);
       case OpKind::arange: return arange(device_, op.value, op.stop, op.step, op.dtype);
       case OpKind::transpose: return transpose(operand(op, 0), op.numbers);
       case OpKind::reshape: return reshape(operand(op, 0), op.shape);
@@ -67,6 +72,22 @@ class Evaluation {
       case OpKind::cast: break;  // planned as programs
     }
     throw Error(ErrorCode::internal, "an elementwise operation outside a program", "report this, with the expression");
+  }
+
+  /// One element goes to the device as bytes: a kernel that writes it would be compiled first, which takes longer than
+  /// all else that `weft eval 1+1` does.
+  Tensor number(const Operation& op) const {
+    const std::uint32_t bits = ops::param_bits(ops::stored_scalar("full", op.value, op.dtype), op.dtype);
+    std::array<std::byte, 4> bytes{};
+    if (op.dtype == DType::f16) {
+      const float16 half(std::bit_cast<float>(bits));
+      std::memcpy(bytes.data(), &half, sizeof half);
+    } else if (op.dtype == DType::bool_) {
+      bytes[0] = std::byte{bits != 0};
+    } else {
+      std::memcpy(bytes.data(), &bits, sizeof bits);
+    }
+    return Device(device_).upload_array(std::span(bytes).first(size_of(op.dtype)), op.shape, op.dtype);
   }
 
   static std::int64_t axis(const Operation& op) { return static_cast<std::int64_t>(op.axis); }

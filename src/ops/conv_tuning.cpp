@@ -59,13 +59,12 @@ std::set<std::uint64_t> splits_of(const ConvPlan& plan, const ConvProblem& p, co
 
 std::vector<std::string> usual(const Device& device) {
   if (is_cpu(device)) {
-    return {"1x64x56x56x64x3",   "1x128x28x28x128x3", "1x3x224x224x64x7/2", "1x256x14x14x256x3",
+    return {"1x64x56x56x64x3",    "1x128x28x28x128x3", "1x3x224x224x64x7/2", "1x256x14x14x256x3",
             "1x64x56x56x128x3/2", "1x512x7x7x512x3",   "4x1x28x28x16x5",     "1x64x56x56x64x3g64"};
   }
-  return {"8x64x56x56x64x3",     "8x128x28x28x128x3", "8x256x14x14x256x3", "8x512x7x7x512x3",
-          "8x3x224x224x64x7/2",  "1x64x56x56x64x3",   "1x256x14x14x256x3", "1x512x7x7x512x3",
-          "8x64x56x56x128x3/2",  "32x64x56x56x64x3",  "8x96x56x56x96x3g96", "1x320x64x64x320x3",
-          "1x3x224x224x64x7/2"};
+  return {"8x64x56x56x64x3",    "8x128x28x28x128x3", "8x256x14x14x256x3", "8x512x7x7x512x3",    "8x3x224x224x64x7/2",
+          "1x64x56x56x64x3",    "1x256x14x14x256x3", "1x512x7x7x512x3",   "8x64x56x56x128x3/2", "32x64x56x56x64x3",
+          "8x96x56x56x96x3g96", "1x320x64x64x320x3", "1x3x224x224x64x7/2"};
 }
 
 /// Takes `letter` and the number behind it off the end; 1 where it is not there, nothing where it is no number.
@@ -110,8 +109,14 @@ std::string describe(const TuningPlan& stored) {
 }  // namespace
 
 TuningPlan to_tuning(const ConvPlan& p) {
-  return {static_cast<std::uint32_t>(p.kind), p.threads, p.rows,  p.columns,
-          p.tile_m,                           p.tile_n,  p.depth, p.lanes_channels ? 1u : 0u,
+  return {static_cast<std::uint32_t>(p.kind),
+          p.threads,
+          p.rows,
+          p.columns,
+          p.tile_m,
+          p.tile_n,
+          p.depth,
+          p.lanes_channels ? 1u : 0u,
           static_cast<std::uint32_t>(p.splits)};
 }
 

@@ -52,10 +52,14 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
       add(spec);
     }
   };
+  for (DType in : {DType::f32, DType::f16, DType::i32}) {
+    if (in == DType::f16 && !device.features().f16) continue;
+    visit(matmul_pack_key(in), matmul_pack_options(in));
+  }
   for (const auto& [in, out] : kTypes) {
     if ((in == DType::f16 || out == DType::f16) && !device.features().f16) continue;
     for (DeviceClass of : {DeviceClass::gpu, DeviceClass::cpu}) {
-      for (const MatmulPlan& plan : all_plans(of, device.limits(), in)) {
+      for (const MatmulPlan& plan : all_plans(of, device.limits(), in, fixed_subgroup(device.features()))) {
         const bool packed = in == DType::u32;
         if (packed && plan.kind == MatmulKind::sum) continue;
         MatmulSpec spec;

@@ -82,6 +82,22 @@ MatmulPlan vector_block_plan(bool a_transposed) {
   return plan;
 }
 
+MatmulPlan panel_plan() {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::panel;
+  plan.threads = kLanes;
+  plan.rows = kPanel;
+  plan.tile_m = plan.tile_n = kPanel;
+  return plan;
+}
+
+/// Repacking reads and writes each operand once, and is two more dispatches: from here it pays (decision 010).
+constexpr std::uint64_t kLeastPanelWork = 1U << 18;
+bool pays_panels(const MatmulProblem& p) {
+  return p.subgroup == kLanes && p.dtype != DType::u32 && std::min(p.m, p.n) >= kPanel &&
+         p.m * p.n * p.k * p.batch >= kLeastPanelWork;
+}
+
 MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lanes_n) {
   MatmulPlan plan;
   plan.kind = MatmulKind::block;
@@ -96,13 +112,17 @@ MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lan
 
 MatmulPlan choose_cpu(const MatmulProblem& p) {
   if (p.n == 1) return vector_block_plan(p.a_transposed);
+  return pays_panels(p) ? panel_plan() : choose_block(p);
+}
+
+}  // namespace
+
+MatmulPlan choose_block(const MatmulProblem& p) {
   const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
   // Few rows: all is in reading b, best a cache line a lane and step.
   const std::uint32_t quads = p.m <= 16 && p.n >= 128 && !p.b_transposed ? 4 : 1;
   return block_plan(p.m > 4 ? 8 : 4, quads, lanes_n);
 }
-
-}  // namespace
 
 bool turns(DeviceClass device, const MatmulProblem& p) {
   if (p.n == 1) return false;
@@ -143,7 +163,12 @@ MatmulPlan sum_plan() {
   return plan;
 }
 
-std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype) {
+std::uint32_t fixed_subgroup(const Features& features) {
+  const bool fixed = features.subgroups && features.subgroup_min_size == features.subgroup_max_size;
+  return fixed ? features.subgroup_max_size : 0;
+}
+
+std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype, std::uint32_t subgroup) {
   // Packed integers always lie along the inner axis.
   std::vector<MatmulPlan> plans{sum_plan()};
   if (device == DeviceClass::gpu) {
@@ -155,6 +180,7 @@ std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DTyp
   } else {
     for (const auto& [rows, quads] : {std::pair{8u, 1u}, {8u, 4u}, {4u, 1u}, {4u, 4u}})
       plans.push_back(block_plan(rows, quads, 8));
+    if (subgroup == kLanes && dtype != DType::u32) plans.push_back(panel_plan());
     plans.push_back(vector_block_plan(false));
     if (dtype != DType::u32) plans.push_back(vector_block_plan(true));
   }

@@ -18,17 +18,23 @@ enum class DeviceClass : std::uint8_t {
 enum class MatmulKind : std::uint8_t {
   tile,          ///< gpu: a workgroup makes tile_m x tile_n of the result through workgroup memory
   block,         ///< cpu: a lane makes rows x (4 quads) of the result, alone
+  panel,         ///< cpu: from operands repacked into panels, which the lanes of a subgroup read and pass on
   vector_tile,   ///< gpu: matrix times vector, a workgroup's lanes share the inner axis
   vector_block,  ///< cpu: matrix times vector, a lane makes one row (or several, where rows lie side by side)
   sum            ///< adds up what the parts of a long inner axis came to, and finishes
 };
 
+/// Rows or columns of a panel: an operand's share of one workgroup's result, all of its inner axis, side by side for
+/// each step of that.
+inline constexpr std::uint32_t kPanel = 32;
+
 /// A product as the kernels see it: c[m, n] = a[m, k] @ b[k, n], `batch` times.
 struct MatmulProblem {
   std::uint64_t m = 0, n = 0, k = 0, batch = 1;
-  DType dtype = DType::f32;   ///< of the operands; u32: packed 8-bit integers
-  bool a_transposed = false;  ///< a's rows (m) lie side by side, not its inner axis
-  bool b_transposed = false;  ///< b's inner axis lies side by side, not its columns (n)
+  DType dtype = DType::f32;    ///< of the operands; u32: packed 8-bit integers
+  bool a_transposed = false;   ///< a's rows (m) lie side by side, not its inner axis
+  bool b_transposed = false;   ///< b's inner axis lies side by side, not its columns (n)
+  std::uint32_t subgroup = 0;  ///< threads of every subgroup of the device; 0 where there are none, or they differ
 };
 
 /// The choice. What one workgroup makes is tile_m x tile_n.
@@ -46,6 +52,9 @@ struct MatmulPlan {
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& problem);
 
+/// The CPU kernel that takes every product with more than one column.
+MatmulPlan choose_block(const MatmulProblem& problem);
+
 /// The fewest parts that the inner axis must be cut into, whatever the plan.
 std::uint32_t least_splits(DeviceClass device, const MatmulProblem& problem);
 
@@ -56,8 +65,12 @@ bool turns(DeviceClass device, const MatmulProblem& problem);
 /// How parts are summed.
 MatmulPlan sum_plan();
 
-/// All that `choose` can come to, without `splits` and `lanes_n`, for operands of `dtype`; sum_plan() too.
-std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype);
+/// All that `choose` can come to, without `splits` and `lanes_n`, for operands of `dtype`; sum_plan() too. `subgroup`
+/// as in MatmulProblem.
+std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype, std::uint32_t subgroup);
+
+/// MatmulProblem::subgroup of a device.
+std::uint32_t fixed_subgroup(const Features& features);
 
 /// Workgroups of one dispatch of the plan.
 std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& problem);

@@ -26,7 +26,9 @@ std::uint64_t typical_length(std::uint64_t length, std::uint32_t most) {
 
 TuningKey key_of(DeviceClass of, const MatmulProblem& p) {
   TuningKey key;
-  key.add("matmul").add(p.dtype == DType::u32 ? "int8" : to_string(p.dtype)).add(of == DeviceClass::gpu ? "gpu" : "cpu");
+  key.add("matmul")
+      .add(p.dtype == DType::u32 ? "int8" : to_string(p.dtype))
+      .add(of == DeviceClass::gpu ? "gpu" : "cpu");
   key.add(p.a_transposed ? (p.b_transposed ? "tt" : "tn") : (p.b_transposed ? "nt" : "nn"));
   const auto add = [&](std::string_view name, std::uint64_t length, std::uint32_t most) {
     key.add(name, std::min(dispatch::size_class(length), most));
@@ -57,13 +59,13 @@ std::set<std::uint32_t> splits_of(DeviceClass of, const MatmulPlan& plan, const 
 
 std::vector<std::string> usual(const Device& device) {
   if (is_cpu(device)) {
-    return {"512x512x512",    "1024x1024x1024", "256x256x256",  "128x128x128", "1024x1x1024",   "1x1024x1024",
-            "1x1024x1024t",   "16x1024x1024",   "64x1024x1024", "64x64x64",    "512x512x512t",  "1024x64x1024",
-            "16x1024x1024t",  "64x64x16384",    "8x256x256x64", "8x256x64x256", "2048x2048x2048"};
+    return {"512x512x512",   "1024x1024x1024", "256x256x256",  "128x128x128",  "1024x1x1024",   "1x1024x1024",
+            "1x1024x1024t",  "16x1024x1024",   "64x1024x1024", "64x64x64",     "512x512x512t",  "1024x64x1024",
+            "16x1024x1024t", "64x64x16384",    "8x256x256x64", "8x256x64x256", "2048x2048x2048"};
   }
-  return {"4096x4096x4096",  "1024x1024x1024", "1x4096x4096t",   "2048x2048x2048", "512x512x512",     "4096x4096x4096t",
-          "16x4096x4096t",   "1x4096x4096",    "128x4096x4096t", "8192x8192x8192", "512x4096x4096t",  "4096x1x4096",
-          "256x256x256",     "256x256x16384",  "64x64x65536",    "64x512x512x64",  "64x512x64x512",   "16x4096x4096",
+  return {"4096x4096x4096",  "1024x1024x1024", "1x4096x4096t",   "2048x2048x2048", "512x512x512",    "4096x4096x4096t",
+          "16x4096x4096t",   "1x4096x4096",    "128x4096x4096t", "8192x8192x8192", "512x4096x4096t", "4096x1x4096",
+          "256x256x256",     "256x256x16384",  "64x64x65536",    "64x512x512x64",  "64x512x64x512",  "16x4096x4096",
           "1024x4096x1024t", "4096x1024x1024", "128x128x128",    "2048x2048x2048t"};
 }
 
@@ -91,7 +93,8 @@ std::string describe(const TuningPlan& stored) {
     case MatmulKind::tile:
       return fmt::format("tile {}x{}, {} threads{}", plan.tile_m, plan.tile_n, plan.threads, parts);
     case MatmulKind::block:
-      return fmt::format("block {}x{}, {} lanes along n{}", plan.rows, 4 * plan.quads, plan.lanes_n, parts);
+      return fmt::format("block {}x{} of {}x{}{}", plan.rows, 4 * plan.quads, plan.tile_m, plan.tile_n, parts);
+    case MatmulKind::panel: return fmt::format("panels of {}{}", plan.tile_m, parts);
     case MatmulKind::vector_tile: return fmt::format("vector tile of {}{}", plan.tile_m, parts);
     case MatmulKind::vector_block: return fmt::format("vector block of {}{}", plan.tile_m, parts);
     default: return "sum";
@@ -136,10 +139,11 @@ std::vector<MatmulPlan> matmul_candidates(DeviceClass of, const Limits& limits, 
       if (to_tuning(plan) != to_tuning(own)) out.push_back(plan);
     }
   };
-  for (MatmulPlan plan : all_plans(of, limits, p.dtype)) {
+  for (MatmulPlan plan : all_plans(of, limits, p.dtype, p.subgroup)) {
     if (!applies(plan, p, own) || (plan.quads > 1 && p.b_transposed)) continue;  // those: not in the catalogue
     if (plan.kind != MatmulKind::block) {
-      add(plan);
+      const bool idle = plan.kind == MatmulKind::panel && (plan.tile_m >= 2 * p.m || plan.tile_n >= 2 * p.n);
+      if (!idle) add(plan);
       continue;
     }
     // The same kernel with its lanes along the columns, or the rows, or both.

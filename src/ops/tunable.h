@@ -1,6 +1,6 @@
 // What an op family gives so that weft::tune can measure its choices. The op itself asks dispatch::TuningTable::find
-// where it chooses, with a key whose first word is the family's name; the tuner runs samples by the op's public function
-// and learns from the look-ups which classes they fall into and which plans there are.
+// where it chooses, with a key whose first word is the family's name; the tuner runs samples by the op's public
+// function and learns from the look-ups which classes they fall into and which plans there are.
 #pragma once
 
 #include <cstdint>

@@ -27,11 +27,11 @@ using dispatch::TuningPlan;
 using dispatch::TuningTrial;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSlow = 1.5;       // times the best: given up
-constexpr double kHopeless = 3;     // times the best: given up after the first run, whose time is a rough one
-constexpr double kWorthIt = 0.97;   // of the time of the plan that ships: less of a gain is noise
+constexpr double kSlow = 1.5;      // times the best: given up
+constexpr double kHopeless = 3;    // times the best: given up after the first run, whose time is a rough one
+constexpr double kWorthIt = 0.97;  // of the time of the plan that ships: less of a gain is noise
 constexpr std::size_t kLeastRounds = 3, kMostRounds = 7, kDuels = 9;
-constexpr int kMostRuns = 16;       // of a sample, so that one batch holds them
+constexpr int kMostRuns = 16;  // of a sample, so that one batch holds them
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -41,6 +41,10 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+std::optional<TuningFile> file_of(const Device& device) {
+  return TuningFile::of(state_of(device).gpu.kernels_identity());
 }
 
 /// Times runs of an op, by the device's clock where it tells.
@@ -107,7 +111,7 @@ class Tuner {
  public:
   Tuner(const Device& device, const TuneOptions& options)
       : device_(device), options_(options), timer_(device), start_(Clock::now()) {
-    file_ = TuningFile::of(webgpu::device_identity(device_.adapter()));
+    file_ = file_of(device_);
     if (options.keep && !file_) {
       throw Error(ErrorCode::invalid_argument, "tune: there is nowhere to keep choices: the disk cache is off",
                   "unset WEFT_CACHE and WEFT_CACHE_BYTES, set HOME or XDG_CACHE_HOME, or only measure");
@@ -138,9 +142,10 @@ class Tuner {
   /// False: the time is up.
   bool go_on(const Job& job) {
     if (stopped_) return false;
-    stopped_ = Clock::now() - start_ >= options_.budget ||
-               (options_.progress && !options_.progress({done_, total_, fmt::format("{} {}", job.tunable->name, job.where()),
-                                                         seconds_since(start_)}));
+    stopped_ =
+        Clock::now() - start_ >= options_.budget ||
+        (options_.progress && !options_.progress({done_, total_, fmt::format("{} {}", job.tunable->name, job.where()),
+                                                  seconds_since(start_)}));
     return !stopped_;
   }
 
@@ -386,6 +391,10 @@ TuneReport tune(const Device& device, const TuneOptions& options) {
   return ops::run_tuning(device, options, ops::tunables());
 }
 
+bool library_devices_tune_apart() noexcept {
+  return webgpu::bounds_checks_by_device();
+}
+
 std::vector<TunedChoice> tuned_choices(const Device& device) {
   std::vector<TunedChoice> out;
   for (const auto& [key, plan] : ops::state_of(device).tuning.choices()) {
@@ -399,7 +408,7 @@ std::vector<TunedChoice> tuned_choices(const Device& device) {
 
 void clear_tuned_choices(const Device& device) {
   ops::state_of(device).tuning.clear();
-  if (const auto file = dispatch::TuningFile::of(webgpu::device_identity(device.adapter()))) file->clear();
+  if (const auto file = ops::file_of(device)) file->clear();
 }
 
 }  // namespace weft

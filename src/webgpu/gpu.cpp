@@ -50,6 +50,7 @@ std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
   Features want = gpu->info_.features;
   want.f16 = want.f16 && options.allow_f16;
   want.subgroups = want.subgroups && options.allow_subgroups;
+  if (!want.subgroups || !options.allow_subgroup_matrices) want.subgroup_matrices.clear();
   want.timestamps = want.timestamps && options.allow_timestamps;
   want.immediates = want.immediates && options.allow_immediates && !options.default_limits_only;
 
@@ -91,7 +92,8 @@ std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
     a->message = text(message);
     a->done.store(true, std::memory_order_release);
   };
-  request_device(gpu->adapter_.get(), descriptor, callback);
+  request_device(gpu->adapter_.get(), descriptor, callback, options.library_kernels_only);
+  gpu->library_kernels_only_ = options.library_kernels_only;
   Backoff backoff;
   while (!answer.done.load(std::memory_order_acquire)) {
     webgpu::poll(instance(), nullptr);
@@ -332,6 +334,11 @@ std::span<std::byte> Gpu::mapped_range(WGPUBuffer buffer, std::uint64_t size, bo
                 "report this: the buffer was mapped before");
   }
   return {static_cast<std::byte*>(data), static_cast<std::size_t>(size)};
+}
+
+std::string Gpu::kernels_identity() const {
+  const bool unchecked = bounds_checks_by_device() && library_kernels_only_;
+  return device_identity(info_) + (unchecked ? "\nunchecked" : "");
 }
 
 void Gpu::poll() {

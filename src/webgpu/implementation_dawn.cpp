@@ -136,10 +136,39 @@ bool adapter_has_subgroups(WGPUAdapter adapter) {
   return wgpuAdapterHasFeature(adapter, WGPUFeatureName_Subgroups) != 0;
 }
 
+std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter adapter) {
+  if (wgpuAdapterHasFeature(adapter, WGPUFeatureName_ChromiumExperimentalSubgroupMatrix) == 0) return {};
+  WGPUAdapterPropertiesSubgroupMatrixConfigs configs = WGPU_ADAPTER_PROPERTIES_SUBGROUP_MATRIX_CONFIGS_INIT;
+  WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
+  info.nextInChain = &configs.chain;
+  wgpuAdapterGetInfo(adapter, &info);
+  const auto type = [](WGPUSubgroupMatrixComponentType t) -> std::string_view {
+    switch (t) {
+      case WGPUSubgroupMatrixComponentType_F16: return "f16";
+      case WGPUSubgroupMatrixComponentType_F32: return "f32";
+      case WGPUSubgroupMatrixComponentType_I8: return "i8";
+      case WGPUSubgroupMatrixComponentType_U8: return "u8";
+      case WGPUSubgroupMatrixComponentType_I32: return "i32";
+      case WGPUSubgroupMatrixComponentType_U32: return "u32";
+      default: return "";
+    }
+  };
+  std::vector<SubgroupMatrix> out;
+  for (std::size_t i = 0; i < configs.configCount; ++i) {
+    const WGPUSubgroupMatrixConfig& c = configs.configs[i];
+    const std::string_view in = type(c.componentType), sums = type(c.resultComponentType);
+    if (!in.empty() && !sums.empty()) out.push_back({in, sums, c.M, c.N, c.K});
+  }
+  wgpuAdapterInfoFreeMembers(info);
+  wgpuAdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
+  return out;
+}
+
 void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features) {
   // Without this Dawn's device may be used by one thread only.
   features.push_back(WGPUFeatureName_ImplicitDeviceSynchronization);
   if (wanted.subgroups) features.push_back(WGPUFeatureName_Subgroups);
+  if (!wanted.subgroup_matrices.empty()) features.push_back(WGPUFeatureName_ChromiumExperimentalSubgroupMatrix);
 }
 
 std::string_view immediates_directive() noexcept {
@@ -149,14 +178,20 @@ std::string_view subgroups_directive() noexcept {
   return "enable subgroups;";
 }
 
-// Dawn leaves bounds checks out per device only (the toggle disable_robustness), which a user's WGSL must not lose.
+// Dawn leaves bounds checks out per device only (request_device).
+bool bounds_checks_by_device() noexcept {
+  return true;
+}
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool) {
   return wgpuDeviceCreateShaderModule(device, &descriptor);
 }
 
-void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback) {
+void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback,
+                    bool unchecked) {
   static constexpr const char* kDisabled[] = {"timestamp_quantization"};  // profiles need the real clock
-  WGPUDawnTogglesDescriptor t = toggles(1, kAdapterToggles, 1, kDisabled);
+  std::vector<const char*> enabled(std::begin(kAdapterToggles), std::end(kAdapterToggles));
+  if (unchecked) enabled.push_back("disable_robustness");
+  WGPUDawnTogglesDescriptor t = toggles(enabled.size(), enabled.data(), 1, kDisabled);
   descriptor.nextInChain = &t.chain;
   WGPUDawnCacheDeviceDescriptor on_disk = WGPU_DAWN_CACHE_DEVICE_DESCRIPTOR_INIT;
   const std::string identity = device_identity(describe(adapter));

@@ -49,6 +49,10 @@ bool adapter_has_subgroups(WGPUAdapter adapter) {
   return wgpuAdapterHasFeature(adapter, static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup)) != 0;
 }
 
+std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter) {
+  return {};  // wgpu-native 29 lists a feature of the kind and has no way to ask for it
+}
+
 void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features) {
   if (wanted.immediates) features.push_back(static_cast<WGPUFeatureName>(WGPUNativeFeature_Immediates));
   if (wanted.subgroups) features.push_back(static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup));
@@ -61,12 +65,17 @@ std::string_view subgroups_directive() noexcept {
   return "";
 }  // naga 29 does not know the directive yet
 
+bool bounds_checks_by_device() noexcept {
+  return false;
+}
+
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted) {
   return trusted ? wgpuDeviceCreateShaderModuleTrusted(device, &descriptor, WGPUShaderRuntimeChecks_None)
                  : wgpuDeviceCreateShaderModule(device, &descriptor);
 }
 
-void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback) {
+void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback,
+                    bool) {
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
 }
 

@@ -40,16 +40,22 @@ std::vector<Adapter> list_adapters(WGPUInstance instance);
 /// True when `adapter` can run kernels with immediates, and subgroups by whatever name this implementation has.
 bool adapter_has_immediates(WGPUAdapter adapter);
 bool adapter_has_subgroups(WGPUAdapter adapter);
+/// The subgroup matrices that kernels of this adapter can use.
+std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter adapter);
 /// Features to ask for, beside the standard ones, for what `wanted` has.
 void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features);
 /// The WGSL directive that a module needs in front so that it can use immediates; empty where none is needed.
 std::string_view immediates_directive() noexcept;
 /// The same for subgroups. Where it is empty the compiler refuses `enable subgroups;` although it knows the builtins.
 std::string_view subgroups_directive() noexcept;
+/// Do the library's own kernels keep bounds checks unless a whole device has none (request_device's `unchecked`)?
+bool bounds_checks_by_device() noexcept;
 /// Compiles a module. `trusted`: without bounds checks where the implementation can leave them out for one module.
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted);
-/// Requests the device with implementation-specific options chained in; calls back as WebGPU does.
-void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback);
+/// Requests the device with implementation-specific options chained in; calls back as WebGPU does. `unchecked`: all its
+/// modules are compiled without bounds checks, where the implementation leaves them out for a whole device only.
+void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback,
+                    bool unchecked);
 /// Nanoseconds that one tick of a resolved timestamp stands for.
 double timestamp_period(WGPUQueue queue);
 /// Lets the implementation deliver callbacks. Does not block; any thread.

@@ -280,7 +280,7 @@ def test_info_memory():
 
 
 def test_help_has_examples():
-    for command in (["--help"], ["eval", "--help"], ["run", "--help"], ["info", "--help"]):
+    for command in (["--help"], ["eval", "--help"], ["run", "--help"], ["info", "--help"], ["tune", "--help"]):
         text = done(weft(*command))
         assert "Example" in text and "weft " in text
 

@@ -1,5 +1,6 @@
 // Opening devices: choice of adapter, limits, features, and what there is to say when there is none.
 #include "weft/device.h"
+#include "weft/ops.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -113,6 +114,38 @@ TEST(Device, LM02_DefaultLimits) {
   device.stream().clear(big, std::size_t{128} << 20, 256);
   add(device.stream(), {{"y", BindingRange(big, std::size_t{128} << 20, 256)}}, AddParams{7, 64}, Grid{});
   EXPECT_EQ(read_vector<std::uint32_t>(device, big, 1, std::size_t{32} << 20)[0], 7u);
+}
+
+TEST(Device, LibraryKernelsOnly) {
+  DeviceOptions o;
+  o.library_kernels_only = true;
+  o.adapter = "0";
+  Device device = Device::open(o);
+  expect_error(error_of([&] { add_kernel(device); }), ErrorCode::unsupported,
+               {"library's kernels only", "library_kernels_only"});
+  const Tensor x = arange(device, 0.0, 5.0, 1.0);
+  EXPECT_EQ(read_vector<float>(device, (x * x + x).buffer(), 5), (std::vector<float>{0, 2, 6, 12, 20}));
+}
+
+TEST(Device, SubgroupMatrices) {
+  const std::string source =
+      "enable f16;\nenable chromium_experimental_subgroup_matrix;\n"
+      "@group(0) @binding(0) var<storage, read_write> y: array<f16>;\n@compute @workgroup_size(32) fn main() {"
+      " y[0] = 1h; }";
+  for (const bool allowed : {true, false}) {
+    DeviceOptions o;
+    o.adapter = "0";
+    o.allow_subgroup_matrices = allowed;
+    Device device = Device::open(o);
+    const bool there = allowed && !Device::adapters()[0].features.subgroup_matrices.empty();
+    EXPECT_EQ(!device.features().subgroup_matrices.empty(), there);
+    if (there) {
+      EXPECT_EQ(device.kernel({.source = source, .label = "units"}).label(), "units");
+    } else {
+      expect_error(error_of([&] { device.kernel({.source = source, .label = "units"}); }), ErrorCode::unsupported,
+                   {"units", "subgroup matrices"});
+    }
+  }
 }
 
 /// Runs in a process of its own, with no Vulkan driver: see LM09_NoAdapter.

@@ -21,7 +21,6 @@
 #include "ops/matmul_tuning.h"
 #include "ops/tunable.h"
 #include "unit/kernel_class_test.h"
-#include "webgpu/instance.h"
 #include "weft/weft.h"
 
 namespace weft {
@@ -113,7 +112,10 @@ TEST(Candidates, OfProductsAreInTheCatalogue) {
   for (DeviceClass of : {DeviceClass::gpu, DeviceClass::cpu}) {
     for (DType dtype : {f32, f16, i32, u32}) {
       std::set<std::string> listed;
-      for (const MatmulPlan& plan : ops::all_plans(of, test_device().limits(), dtype)) listed.insert(key(plan, dtype));
+      const std::uint32_t subgroup = ops::fixed_subgroup(test_device().features());
+      for (const MatmulPlan& plan : ops::all_plans(of, test_device().limits(), dtype, subgroup)) {
+        listed.insert(key(plan, dtype));
+      }
       for (std::uint64_t m : lengths) {
         for (std::uint64_t n : lengths) {
           for (std::uint64_t k : {std::uint64_t{4}, std::uint64_t{512}, std::uint64_t{1} << 20}) {
@@ -124,7 +126,8 @@ TEST(Candidates, OfProductsAreInTheCatalogue) {
                                           .k = k,
                                           .dtype = dtype,
                                           .a_transposed = !packed && (turned & 1) != 0,
-                                          .b_transposed = packed || (turned & 2) != 0};
+                                          .b_transposed = packed || (turned & 2) != 0,
+                                          .subgroup = subgroup};
               const auto plans = ops::matmul_candidates(of, test_device().limits(), problem);
               EXPECT_EQ(plans.front(), ops::choose(of, test_device().limits(), problem));
               EXPECT_LE(plans.size(), 100u);
@@ -220,8 +223,7 @@ struct ConvCase {
 
 TEST_P(Candidates, OfConvolutionsAreRight) {
   const ConvCase cases[] = {{2, 5, 13, 11, 3, 1, 1},
-                            {1, 6, 11, 10, 3, 2, 2},
-                            {1, 12, 9, 12, 3, 1, 12},
+                            {1, 12, 9, 12, 3, 2, 12},
                             {2, 9, 8, 3, 2, 1, 1, Layout::channels_last},
                             {1, 70, 5, 9, 3, 1, 1}};
   for (const ConvCase& c : cases) {
@@ -253,8 +255,8 @@ TEST_P(Candidates, OfConvolutionsAreRight) {
         }
       }
     }
-    const Tensor tx = upload(x, first ? Shape{c.batch, c.channels, c.length, c.length}
-                                      : Shape{c.batch, c.length, c.length, c.channels});
+    const Tensor tx = upload(
+        x, first ? Shape{c.batch, c.channels, c.length, c.length} : Shape{c.batch, c.length, c.length, c.channels});
     const Tensor tf = upload(f, {c.filters, per, c.window, c.window});
     ConvOptions options;
     options.groups = c.groups;
@@ -308,12 +310,15 @@ TEST_F(Stored, ChoicesAreUsedAndWhatIsNoCandidateIsNot) {
     return test_device().stats().dispatches - before;
   };
   const std::uint64_t uses = test_device().stats().tuned_ops;
-  EXPECT_EQ(dispatches(), 1u);
-  // One that cuts the sums into two parts has a dispatch more, which adds them up.
+  const std::uint64_t own = dispatches();
+  ASSERT_NE(own, 2u);
+  // One that reads the operands as they lie and cuts the sums into two parts takes two: the second adds them up.
   const auto asked = asked_by(run, "matmul ");
   ASSERT_EQ(asked.size(), 1u);
-  const auto cut = std::find_if(asked[0].candidates.begin(), asked[0].candidates.end(),
-                                [](const TuningPlan& p) { return ops::to_matmul(p).splits == 2; });
+  const auto cut = std::find_if(asked[0].candidates.begin(), asked[0].candidates.end(), [](const TuningPlan& p) {
+    const MatmulPlan plan = ops::to_matmul(p);
+    return plan.splits == 2 && plan.kind != ops::MatmulKind::panel;
+  });
   ASSERT_NE(cut, asked[0].candidates.end());
   table().set(asked[0].key, *cut);
   EXPECT_EQ(dispatches(), 2u);
@@ -324,12 +329,12 @@ TEST_F(Stored, ChoicesAreUsedAndWhatIsNoCandidateIsNot) {
   const TuningPlan others[] = {ops::to_tuning(none), {}, {99}, {99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
   for (const TuningPlan& other : others) {
     table().set(asked[0].key, other);
-    EXPECT_EQ(dispatches(), 1u);
+    EXPECT_EQ(dispatches(), own);
   }
   EXPECT_EQ(test_device().stats().tuned_ops, uses + 1);
   table().set(asked[0].key, *cut);
   clear_tuned_choices(test_device());
-  EXPECT_EQ(dispatches(), 1u);
+  EXPECT_EQ(dispatches(), own);
 }
 
 // -- the tuner ------------------------------------------------------------------------------------------------------
@@ -377,7 +382,7 @@ class Tuner : public Stored {
     return ops::run_tuning(test_device(), options, all);
   }
   static dispatch::TuningChoices on_disk() {
-    return dispatch::TuningFile::of(webgpu::device_identity(test_device().adapter()))->load();
+    return dispatch::TuningFile::of(test_device().state()->gpu.kernels_identity())->load();
   }
 };
 
@@ -459,9 +464,8 @@ TEST_F(Tuner, EndsWithItsBudget) {
   EXPECT_EQ(one.left, 2u);
   EXPECT_EQ(on_disk().size(), 1u);
   int calls = 0;
-  const TuneReport half = tune({.ops = {"fake"}, .shapes = {"400000"}, .progress = [&](const TuneProgress&) {
-                                  return ++calls < 4;
-                                }});
+  const TuneReport half =
+      tune({.ops = {"fake"}, .shapes = {"400000"}, .progress = [&](const TuneProgress&) { return ++calls < 4; }});
   EXPECT_TRUE(half.results.empty());
   EXPECT_EQ(half.left, 1u);
   EXPECT_EQ(on_disk().size(), 1u);
@@ -503,6 +507,10 @@ TEST_F(Stored, AreReadByDevicesThatOpenLater) {
     EXPECT_TRUE(tuned_choices(Device::open()).empty());
     unsetenv("WEFT_CACHE");
   }
+  // Without bounds checks other kernels may be the fastest ones: Dawn leaves them out of whole devices only.
+  DeviceOptions library;
+  library.library_kernels_only = true;
+  EXPECT_EQ(tuned_choices(Device::open(library)).size(), implementation_name() == "dawn" ? 0u : 1u);
   clear_tuned_choices(test_device());
   EXPECT_TRUE(tuned_choices(Device::open()).empty());
 }

@@ -218,8 +218,8 @@ TEST_F(TuningFileTest, OtherVersionsAndOtherTextsAreDropped) {
   EXPECT_NE(head.find(std::string(version())), std::string::npos);
   for (const std::string& bad :
        {std::string(), head.substr(0, head.size() - 1), "weft tuning 0 " + std::string(version()) + "\n",
-        std::string("weft tuning 1 0.0.0\n"), good.substr(0, good.size() - 1), head + "a = 1\na = 1\n", head + "a\n", head + " = 1\n",
-        head + "a  b = 1\n", head + "a = x\n", head + "a =1\n", head + "a = 1 \n", head + "a = -1\n",
+        std::string("weft tuning 1 0.0.0\n"), good.substr(0, good.size() - 1), head + "a = 1\na = 1\n", head + "a\n",
+        head + " = 1\n", head + "a  b = 1\n", head + "a = x\n", head + "a =1\n", head + "a = 1 \n", head + "a = -1\n",
         head + "a = 4294967296\n", head + "a = 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n", head + "a=b = 1\n",
         head + "a\tb = 1\n", head + std::string(200, 'a') + " = 1\n", head + "\n"}) {
     EXPECT_EQ(TuningFile::from_text(bad), std::nullopt) << bad;
