@@ -31,6 +31,7 @@ constexpr double kSlow = 1.5;      // times the best: given up
 constexpr double kHopeless = 3;    // times the best: given up after the first run, whose time is a rough one
 constexpr double kWorthIt = 0.97;  // of the time of the plan that ships: less of a gain is noise
 constexpr std::size_t kLeastRounds = 3, kMostRounds = 7, kDuels = 9;
+constexpr std::size_t kLeastWins = 6;  // of the duels; three equal plans win a third of them each
 constexpr int kMostRuns = 16;  // of a sample, so that one batch holds them
 
 double seconds_since(Clock::time_point start) {
@@ -233,16 +234,18 @@ class Tuner {
     result.default_seconds = result.seconds = median(entrants[0].times);
     if (best != 0) {
       std::vector<double> shipped, found, again;
+      std::size_t wins = 0;
       for (std::size_t i = 0; i < kDuels; ++i) {
         if (!go_on(job)) return std::nullopt;
         shipped.push_back(time(sample, asked.key, {}, runs));
         found.push_back(time(sample, asked.key, entrants[best].plan, runs));
         again.push_back(time(sample, asked.key, {}, runs));
+        if (found[i] < std::min(shipped[i], again[i])) ++wins;
       }
       result.default_seconds = std::min(median(shipped), median(again));
       result.control = std::max(median(shipped), median(again)) / result.default_seconds;
       result.seconds = median(found);
-      if (result.seconds > kWorthIt * result.default_seconds) {
+      if (result.seconds > kWorthIt * result.default_seconds || wins < kLeastWins) {
         best = 0;
         result.seconds = result.default_seconds;
       }
