@@ -109,18 +109,22 @@ std::string tile_source(const MatmulSpec& s) {
   }
   // Each thread's share of the next pair of tiles is on its way to registers while the pair before it is multiplied.
   text += fmt::format("var k0 = 0u;\nloop {{\nif (k0 < params.k) {{\n{}}}\nif (k0 > 0u) {{\n", both(a.load, b.load));
-  text += fmt::format("for (var i = 0u; i < {}u; i++) {{\n", kDepth);
-  for (std::uint32_t q = 0; q < quads_m; ++q) {
-    text += fmt::format("let a{} = tile_a[i * {}u + y + {}u];\n", q, row_a, q * lanes_m);
-  }
-  for (std::uint32_t q = 0; q < quads_n; ++q) {
-    text += fmt::format("let b{} = tile_b[i * {}u + x + {}u];\n", q, row_b, q * lanes_n);
-  }
-  for (std::uint32_t r = 0; r < plan.rows; ++r) {
-    for (std::uint32_t q = 0; q < quads_n; ++q) {
-      text += multiply_add(s, fmt::format("c{}_{}", r, q), fmt::format("a{}.{}", r / 4, kComponents[r % 4]),
-                           fmt::format("b{}", q));
+  text += fmt::format("for (var i = 0u; i < {}u; i += {}u) {{\n", kDepth, plan.unroll);
+  for (std::uint32_t step = 0; step < plan.unroll; ++step) {
+    text += "{\n";
+    for (std::uint32_t q = 0; q < quads_m; ++q) {
+      text += fmt::format("let a{} = tile_a[i * {}u + y + {}u];\n", q, row_a, step * row_a + q * lanes_m);
     }
+    for (std::uint32_t q = 0; q < quads_n; ++q) {
+      text += fmt::format("let b{} = tile_b[i * {}u + x + {}u];\n", q, row_b, step * row_b + q * lanes_n);
+    }
+    for (std::uint32_t r = 0; r < plan.rows; ++r) {
+      for (std::uint32_t q = 0; q < quads_n; ++q) {
+        text += multiply_add(s, fmt::format("c{}_{}", r, q), fmt::format("a{}.{}", r / 4, kComponents[r % 4]),
+                             fmt::format("b{}", q));
+      }
+    }
+    text += "}\n";
   }
   text += fmt::format(
       "}}\n}}\nif (k0 >= params.k) {{ break; }}\nworkgroupBarrier();\n{}workgroupBarrier();\nk0 += {}u;\n}}\n",
@@ -223,16 +227,19 @@ MatmulSpec settle(MatmulSpec s) {
 std::string matmul_key(const MatmulSpec& s) {
   const MatmulPlan& p = s.plan;
   const bool block = p.kind == MatmulKind::block;  // its tile is a parameter
-  return fmt::format("matmul/{}/{}x{}/{}/{}/{}/{}-{}/{}{}{}{}{}/{}{}/{}{}{}", static_cast<int>(p.kind),
-                     block ? 0 : p.tile_m, block ? 0 : p.tile_n, p.threads, p.rows, p.quads, wgsl_name(s.in),
+  const std::string matrix =
+      p.unit ? fmt::format("/{}x{}/{}x{}x{}", p.sub_m, p.sub_n, p.unit.m, p.unit.n, p.unit.k) : "";
+  return fmt::format("matmul/{}/{}x{}/{}/{}/{}/{}/{}-{}/{}{}{}{}{}/{}{}/{}{}{}{}", static_cast<int>(p.kind),
+                     block ? 0 : p.tile_m, block ? 0 : p.tile_n, p.threads, p.rows, p.unroll, p.quads, wgsl_name(s.in),
                      wgsl_name(s.out), s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.a_vec4 ? '4' : '1',
                      s.b_vec4 ? '4' : '1', s.c_vec4 ? '4' : '1', s.full ? "full" : "plain", s.batch_axes,
-                     static_cast<int>(s.int8), s.a_signed ? 'i' : 'u', s.b_signed ? 'i' : 'u');
+                     static_cast<int>(s.int8), s.a_signed ? 'i' : 'u', s.b_signed ? 'i' : 'u', matrix);
 }
 
 std::string matmul_source(const MatmulSpec& spec) {
   switch (spec.plan.kind) {
     case MatmulKind::tile: return tile_source(spec);
+    case MatmulKind::matrix: return matmul_matrix_source(spec);
     case MatmulKind::block: return matmul_block_source(spec);
     case MatmulKind::panel: return matmul_panel_source(spec);
     case MatmulKind::vector_tile: return matmul_vector_tile_source(spec);

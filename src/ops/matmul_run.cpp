@@ -157,6 +157,7 @@ class Multiplier {
         limit_(std::min(tuning.most_bytes, device.limits().max_storage_binding_size)),
         row_groups_(tuning.row_groups),
         subgroup_(fixed_subgroup(device.features())),
+        half_unit_(tuning.matrix_units ? matrix_unit(device.features(), "f16", "f32") : MatrixUnit{}),
         forced_(tuning.plan) {}
 
   /// a and b are readable(); their batch axes may be broadcast. `part`: of a product cut along its inner axis, by this
@@ -201,8 +202,9 @@ class Multiplier {
 
  private:
   /// `parts_by`: the plan that parts and slices are to keep to.
-  void run_by(const Product& p, const MatmulPlan& plan, const MatmulProblem& problem, bool part,
+  void run_by(const Product& p, MatmulPlan plan, const MatmulProblem& problem, bool part,
               const MatmulPlan* parts_by) const {
+    if (is_cpu(device_)) plan.unroll = 1;  // its compiler takes seconds else
     if (plan.splits > 1) {
       run_in_parts(p, plan.splits, parts_by);
     } else if (plan.kind == MatmulKind::panel) {
@@ -225,6 +227,7 @@ class Multiplier {
     problem.batch = static_cast<std::uint64_t>(p.batch());
     problem.dtype = p.a.dtype();
     problem.subgroup = subgroup_;
+    if (problem.dtype == DType::f16) problem.unit = half_unit_;
     problem.a_transposed = !a_of(p).inner_side_by_side;
     problem.b_transposed = b_of(p).inner_side_by_side;
     return problem;
@@ -556,6 +559,7 @@ class Multiplier {
   std::uint64_t limit_;
   std::uint64_t row_groups_;
   std::uint32_t subgroup_;
+  MatrixUnit half_unit_;
   std::optional<MatmulPlan> forced_;
 };
 

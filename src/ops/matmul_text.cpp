@@ -21,6 +21,17 @@ bool is_sum(const MatmulSpec& s) {
   return s.plan.kind == MatmulKind::sum;
 }
 
+/// Which tile is whose. GPUs run neighbours in number at the same time: eight rows of tiles at a time, column by
+/// column, have them share what they read of both operands.
+constexpr const char* kRowByRow = R"(  let rest = group / tiles_n;
+  return place_at(rest % tiles_m, group % tiles_n, rest / tiles_m);)";
+constexpr const char* kBands = R"(  let batch = group / (tiles_m * tiles_n);
+  let tile = group - batch * (tiles_m * tiles_n);
+  let first = tile / (8u * tiles_n) * 8u;
+  let rest = tile - first * tiles_n;
+  let rows = min(8u, tiles_m - first);
+  return place_at(first + rest % rows, rest / rows, batch);)";
+
 /// Four of an array of results' dtype, as sums, by a vec4u of indices.
 std::string gather(std::string_view array, std::string_view at) {
   return fill("vec4<Sum>(Sum($X[$I.x]), Sum($X[$I.y]), Sum($X[$I.z]), Sum($X[$I.w]))",
@@ -84,8 +95,11 @@ std::string block_tile_n(const MatmulPlan& plan) {
 
 std::string head(const MatmulSpec& s) {
   const std::string_view sum = sum_type(s.out);
-  std::string text = fmt::format("alias Elem = {};\nalias Sum = {};\nalias Out = {};\n",
-                                 s.int8 == Int8::none ? sum : "u32", sum, wgsl_name(s.out));
+  const std::string_view element = s.int8 != Int8::none                ? "u32"
+                                   : s.plan.kind == MatmulKind::matrix ? wgsl_name(s.in)
+                                                                       : sum;
+  std::string text =
+      fmt::format("alias Elem = {};\nalias Sum = {};\nalias Out = {};\n", element, sum, wgsl_name(s.out));
   text +=
       "struct Params {\n  m: u32, n: u32, k: u32, groups: u32,\n"
       "  a_offset: u32, a_line: u32, b_offset: u32, b_line: u32, c_offset: u32, c_line: u32, lanes: u32,\n";
@@ -134,11 +148,11 @@ std::string head(const MatmulSpec& s) {
 fn place(group: u32) -> Place {
   let tiles_m = (params.m + $TILE_M - 1u) / $TILE_M;
   let tiles_n = (params.n + $TILE_N - 1u) / $TILE_N;
-  let rest = group / tiles_n;
-  return place_at(rest % tiles_m, group % tiles_n, rest / tiles_m);
+$ORDER
 }
 )",
-               {{"$TILE_M", block ? block_tile_m(s.plan) : fmt::format("{}u", s.plan.tile_m)},
+               {{"$ORDER", block ? kRowByRow : kBands},
+                {"$TILE_M", block ? block_tile_m(s.plan) : fmt::format("{}u", s.plan.tile_m)},
                 {"$TILE_N", block ? block_tile_n(s.plan) : fmt::format("{}u", s.plan.tile_n)}});
   return text;
 }

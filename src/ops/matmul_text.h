@@ -50,6 +50,7 @@ std::string multiply_one(const MatmulSpec& s, std::string_view sum, std::string_
 namespace weft::ops {
 
 // One for each way of working; matmul_source() calls them.
+std::string matmul_matrix_source(const MatmulSpec& s);
 std::string matmul_block_source(const MatmulSpec& s);
 std::string matmul_panel_source(const MatmulSpec& s);
 std::string matmul_vector_block_source(const MatmulSpec& s);

@@ -37,6 +37,7 @@ TuningKey key_of(DeviceClass of, const MatmulProblem& p) {
   add("n", p.n, kMostLengthClass);
   add("k", p.k, 31);
   add("b", p.batch, kMostBatchClass);
+  if (p.unit) key.add("matrix");  // units that may be used
   return key;
 }
 
@@ -92,6 +93,8 @@ std::string describe(const TuningPlan& stored) {
   switch (plan.kind) {
     case MatmulKind::tile:
       return fmt::format("tile {}x{}, {} threads{}", plan.tile_m, plan.tile_n, plan.threads, parts);
+    case MatmulKind::matrix:
+      return fmt::format("matrix units, tile {}x{}, {} threads{}", plan.tile_m, plan.tile_n, plan.threads, parts);
     case MatmulKind::block:
       return fmt::format("block {}x{} of {}x{}{}", plan.rows, 4 * plan.quads, plan.tile_m, plan.tile_n, parts);
     case MatmulKind::panel: return fmt::format("panels of {}{}", plan.tile_m, parts);
@@ -104,17 +107,25 @@ std::string describe(const TuningPlan& stored) {
 }  // namespace
 
 TuningPlan to_tuning(const MatmulPlan& p) {
-  return {static_cast<std::uint32_t>(p.kind), p.tile_m, p.tile_n, p.threads, p.rows, p.quads, p.lanes_n, p.splits};
+  return {static_cast<std::uint32_t>(p.kind), p.tile_m,  p.tile_n,     p.threads, p.rows,   p.unroll,   p.quads,
+          p.lanes_n,                          p.splits,  p.sub_m,      p.sub_n,   p.unit.m, p.unit.n,   p.unit.k,
+          p.unit.subgroup};
 }
 
 MatmulPlan to_matmul(const TuningPlan& stored) {
   const auto& v = stored.values;
-  return {static_cast<MatmulKind>(v[0]), v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
+  MatmulPlan p;
+  p.kind = static_cast<MatmulKind>(v[0]);
+  p.tile_m = v[1], p.tile_n = v[2], p.threads = v[3], p.rows = v[4], p.unroll = v[5], p.quads = v[6];
+  p.lanes_n = v[7], p.splits = v[8], p.sub_m = v[9], p.sub_n = v[10];
+  p.unit = {v[11], v[12], v[13], v[14]};
+  return p;
 }
 
 bool applies(const MatmulPlan& plan, const MatmulProblem& p, const MatmulPlan& own) {
   switch (plan.kind) {
     case MatmulKind::sum: return false;
+    case MatmulKind::matrix: return static_cast<bool>(p.unit);
     case MatmulKind::vector_tile:
     case MatmulKind::vector_block: return p.n == 1 && (plan.rows == 1) == (own.rows == 1);
     default: return true;
@@ -139,7 +150,7 @@ std::vector<MatmulPlan> matmul_candidates(DeviceClass of, const Limits& limits, 
       if (to_tuning(plan) != to_tuning(own)) out.push_back(plan);
     }
   };
-  for (MatmulPlan plan : all_plans(of, limits, p.dtype, p.subgroup)) {
+  for (MatmulPlan plan : all_plans(of, limits, p.dtype, p.subgroup, p.unit)) {
     if (!applies(plan, p, own) || (plan.quads > 1 && p.b_transposed)) continue;  // those: not in the catalogue
     if (plan.kind != MatmulKind::block) {
       const bool idle = plan.kind == MatmulKind::panel && (plan.tile_m >= 2 * p.m || plan.tile_n >= 2 * p.n);

@@ -33,7 +33,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class Gemm : public ::testing::TestWithParam<DeviceClass> {
  protected:
-  static MatmulTuning tuning() { return {.device = GetParam()}; }
+  static MatmulTuning tuning() { return {.device = GetParam(), .matrix_units = false}; }
 };
 INSTANTIATE_TEST_SUITE_P(DeviceClasses, Gemm, ::testing::Values(DeviceClass::gpu, DeviceClass::cpu),
                          [](const auto& tested) { return tested.param == DeviceClass::gpu ? "gpu" : "cpu"; });

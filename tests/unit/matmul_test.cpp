@@ -35,7 +35,7 @@ std::string name_of(const ::testing::TestParamInfo<DeviceClass>& info) {
 
 class Matmul : public ::testing::TestWithParam<DeviceClass> {
  protected:
-  static MatmulTuning tuning() { return {.device = GetParam()}; }
+  static MatmulTuning tuning() { return {.device = GetParam(), .matrix_units = false}; }
   static Tensor multiply(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
     return ops::matmul(a, b, {bias}, tuning());
   }

@@ -113,7 +113,9 @@ TEST(Candidates, OfProductsAreInTheCatalogue) {
     for (DType dtype : {f32, f16, i32, u32}) {
       std::set<std::string> listed;
       const std::uint32_t subgroup = ops::fixed_subgroup(test_device().features());
-      for (const MatmulPlan& plan : ops::all_plans(of, test_device().limits(), dtype, subgroup)) {
+      const ops::MatrixUnit unit =
+          dtype == f16 ? ops::matrix_unit(test_device().features(), "f16", "f32") : ops::MatrixUnit{};
+      for (const MatmulPlan& plan : ops::all_plans(of, test_device().limits(), dtype, subgroup, unit)) {
         listed.insert(key(plan, dtype));
       }
       for (std::uint64_t m : lengths) {
@@ -127,7 +129,8 @@ TEST(Candidates, OfProductsAreInTheCatalogue) {
                                           .dtype = dtype,
                                           .a_transposed = !packed && (turned & 1) != 0,
                                           .b_transposed = packed || (turned & 2) != 0,
-                                          .subgroup = subgroup};
+                                          .subgroup = subgroup,
+                                          .unit = unit};
               const auto plans = ops::matmul_candidates(of, test_device().limits(), problem);
               EXPECT_EQ(plans.front(), ops::choose(of, test_device().limits(), problem));
               EXPECT_LE(plans.size(), 100u);
