@@ -35,6 +35,7 @@ nb::dict features_dict(const Features& f) {
     matrices.append(fmt::format("{}>{} {}x{}x{}", s.in, s.out, s.m, s.n, s.k));
   }
   d["subgroup_matrices"] = matrices;
+  d["workgroup_views"] = f.workgroup_views;
   return d;
 }
 

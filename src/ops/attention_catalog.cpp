@@ -25,7 +25,7 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
   // On a CPU adapter also what a GPU with its limits would get, for the compilers' sake.
   for (const bool short_walks : {false, true}) {
     if (short_walks && !is_cpu(device)) continue;
-    for (const AttentionSpec& spec : attention_specs(device.limits(), device.features().f16, short_walks)) {
+    for (const AttentionSpec& spec : attention_specs(device.limits(), device.features(), short_walks)) {
       if (!short_walks || spec.rolled) give(attention_key(spec), attention_source(spec));
     }
   }

@@ -47,14 +47,14 @@ fn fetch_{0}(start: u32, d: u32) -> vec4<f32> {{
 std::string head(const AttentionSpec& s) {
   std::string text(wgsl::attention);
   const auto array = [&](std::string_view type) {
-    return s.quads ? fmt::format("array<vec4<{}>>", type) : fmt::format("array<{}>", type);
+    return (s.unit >= 4) ? fmt::format("array<vec4<{}>>", type) : fmt::format("array<{}>", type);
   };
   const std::string_view in = wgsl_name(s.dtype);
   text += fmt::format("@group(0) @binding(0) var<storage, read> q: {};\n", array(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read> k: {};\n", array(in));
   text += fmt::format("@group(0) @binding(2) var<storage, read> v: {};\n", array(in));
   text +=
-      fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) + fetch('v', "params.value_dim", s.quads);
+      fetch('q', "params.dim", (s.unit >= 4)) + fetch('k', "params.dim", (s.unit >= 4)) + fetch('v', "params.value_dim", (s.unit >= 4));
   if (s.partial) {
     // Each row of sums is filled up to whole fours.
     return text + R"(
@@ -73,7 +73,7 @@ fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {
   let at = flat_row(p, row);
   let value = select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l));
 )";
-  if (s.quads) {
+  if ((s.unit >= 4)) {
     return text +
            fmt::format("  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = vec4<{}>(value);\n}}\n",
                        in);
@@ -336,7 +336,7 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
 std::string lane_source(const AttentionSpec& s) {
   constexpr std::uint32_t kLanes = kAttentionLanes;
   const std::uint32_t rows = s.rows;
-  const std::uint32_t keys = attention_lane_keys(s.quads);
+  const std::uint32_t keys = attention_lane_keys((s.unit >= 4));
   const std::uint32_t fours = keys / 4;
   const auto per_four = [&](const std::string& text) {  // with $K for the number of the four, and $R
     std::string out;
@@ -480,16 +480,18 @@ std::string lane_source(const AttentionSpec& s) {
 }  // namespace
 
 std::string attention_key(const AttentionSpec& s) {
-  return fmt::format("attention/{}/{}/{}/{}/{}/{}",
-                     s.rolled   ? "rolled"
-                     : !s.cpu   ? "tile"
-                     : s.shares ? "share"
-                                : "lane",
-                     to_string(s.dtype), s.quads ? 4 : 1, s.partial ? "part" : "whole", s.rows, s.value_columns);
+  return fmt::format("attention/{}/{}/{}/{}/{}/{}", s.shares ? "share" : fmt::format("{}{}", s.rolled ? "rolled_" : "", to_string(s.tier)),
+                     to_string(s.dtype), s.unit, s.partial ? "part" : "whole", s.rows,
+                     s.matrix ? attention_matrix_key(*s.matrix) : std::to_string(s.value_columns));
 }
 
 std::string attention_source(const AttentionSpec& spec) {
-  return spec.cpu ? lane_source(spec) : tile_source(spec);
+  switch (spec.tier) {
+    case AttentionTier::lane: return lane_source(spec);
+    case AttentionTier::tile: return tile_source(spec);
+    case AttentionTier::matrix: return attention_matrix_source(spec);
+  }
+  return {};
 }
 
 std::string attention_merge_source(DType dtype) {

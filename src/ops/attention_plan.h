@@ -2,29 +2,39 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/attention_matrix.h"
 #include "ops/infer_attention.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 
 namespace weft::ops {
 
+enum class AttentionTier : std::uint8_t {
+  lane,    ///< CPU adapters: lanes work alone
+  tile,    ///< a workgroup takes a tile of rows and keys through workgroup memory
+  matrix,  ///< f16: subgroup matrices do the products
+};
+std::string_view to_string(AttentionTier tier) noexcept;
+
 /// All that chooses a kernel's text; lengths, strides, mask, scale and the like are parameters.
 struct AttentionSpec {
-  bool cpu = false;     ///< lanes work alone; else a workgroup takes a tile of rows and keys
-  bool shares = false;  ///< cpu: lanes take shares of the keys and the same rows, else rows of their own
-  bool rolled = false;  ///< gpu, on a CPU adapter (forced): loops stay loops, its compiler takes too long else
+  AttentionTier tier = AttentionTier::tile;
+  bool shares = false;  ///< lane: lanes take shares of the keys and the same rows, else rows of their own
+  bool rolled = false;  ///< tile, matrix, on a CPU adapter (forced): loops stay loops, its compiler takes too long else
   DType dtype = DType::f32;
-  bool quads = false;      ///< q, k, v can be read and results written four at a time
-  bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; cpu: always
+  std::uint32_t unit = 1;  ///< elements of q, k, v that are read together: 1, 4, or (matrix) 8; 1, else 4 written
+  bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; lane: always
   std::uint32_t rows = 0;  ///< of one thread
-  std::uint32_t value_columns = 0;  ///< gpu: of a workgroup
+  std::uint32_t value_columns = 0;              ///< tile: of a workgroup
+  std::optional<AttentionMatrixTile> matrix{};  ///< matrix
 };
 
-inline constexpr std::uint32_t kAttentionLanes = 8;  ///< cpu: of a workgroup
-/// cpu: keys that a lane works on at once. Fewer where each four elements take four loads: text that lavapipe takes
+inline constexpr std::uint32_t kAttentionLanes = 8;  ///< lane: of a workgroup
+/// lane: keys that a lane works on at once. Fewer where each four elements take four loads: text that lavapipe takes
 /// seconds to compile.
 constexpr std::uint32_t attention_lane_keys(bool quads) noexcept {
   return quads ? 8 : 4;
@@ -40,12 +50,28 @@ struct AttentionPlan {
   std::uint64_t groups = 0;
 };
 
-/// `short_walks`: a CPU adapter, which may end long loops (Mesa 22's lavapipe).
-AttentionPlan plan_attention(bool cpu, bool short_walks, const Limits& limits, const AttentionShape& shape, DType dtype,
-                             bool quads);
+/// For tests and benchmarks: what to take instead of what the plan would choose, wherever it can do the work.
+struct AttentionTuning {
+  std::optional<AttentionTier> tier{};
+  std::optional<AttentionMatrixTile> matrix{};  ///< see choose_attention_matrix
+};
+/// For the whole process, from the next op on. Not while another thread runs one.
+void force_attention(const AttentionTuning& tuning);
+
+/// What plans are made for.
+struct AttentionDevice {
+  bool cpu = false;          ///< kernels of CPU adapters
+  bool short_walks = false;  ///< a CPU adapter, which may end long loops (Mesa 22's lavapipe)
+  const Limits& limits;
+  const Features& features;
+};
+
+/// `unit`: as many elements, up to 8, as all strides, offsets and lengths of q, k, v and the result are multiples of.
+AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                             std::uint32_t unit);
 
 /// Every spec that plan_attention can come to.
-std::vector<AttentionSpec> attention_specs(const Limits& limits, bool f16, bool short_walks);
+std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features& features, bool short_walks);
 
 /// Equal keys, equal texts.
 std::string attention_key(const AttentionSpec& spec);

@@ -78,6 +78,7 @@ AdapterInfo describe(WGPUAdapter adapter) {
   out.features.timestamps = wgpuAdapterHasFeature(adapter, WGPUFeatureName_TimestampQuery) != 0;
   out.features.subgroups = adapter_has_subgroups(adapter);
   if (out.features.subgroups) out.features.subgroup_matrices = adapter_subgroup_matrices(adapter);
+  out.features.workgroup_views = adapter_has_workgroup_views(adapter);
   out.features.immediates = adapter_has_immediates(adapter) && out.limits.max_immediate_size > 0;
   return out;
 }

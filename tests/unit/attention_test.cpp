@@ -22,6 +22,7 @@ namespace weft {
 namespace {
 
 using ops::AttentionShape;
+using ops::AttentionTier;
 using ops::KernelClass;
 using testing::Strided;
 using testing::test_device;
@@ -30,18 +31,31 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-class Attention : public ::testing::TestWithParam<KernelClass> {
+/// Each tier of kernels, whatever the device would choose. Where the device has no subgroup matrices (wgpu-native) that
+/// tier's tests say so (see AttentionTiers) and are not made.
+class Attention : public ::testing::TestWithParam<AttentionTier> {
  protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
+  void SetUp() override {
+    ops::force_kernel_class(GetParam() == AttentionTier::lane ? KernelClass::cpu : KernelClass::gpu);
+    ops::force_attention({.tier = GetParam()});
+  }
+  void TearDown() override {
+    ops::force_attention({});
+    ops::force_kernel_class(KernelClass::automatic);
+  }
 
   static Tensor floats(const std::vector<float>& values, const Shape& shape) {
     return test_device().upload<float>(values, shape);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Attention, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+bool has_matrices() {
+  const Device& device = test_device();
+  return ops::choose_attention_matrix(device.features(), device.limits(), 64, 64).has_value();
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Attention, ::testing::Values(AttentionTier::tile, AttentionTier::lane),
+                         [](const auto& p) { return std::string(to_string(p.param)); });
 
 /// Everything on the host; empty vectors for what is not given.
 struct Model {
@@ -250,8 +264,9 @@ TEST_P(Attention, FewQueriesManyKeysAreSharedOut) {
       g.options.causal = g.model.causal = queries == 3;
       if (queries == 8) add_mask(random, g);
       if (queries == 1) add_lengths(random, g);
-      ASSERT_GT(ops::plan_attention(GetParam() == KernelClass::cpu, false, test_device().limits(),
-                                    {1, 2, 1, 1, 5000, 24, 20}, DType::f32, false)
+      ASSERT_GT(ops::plan_attention({GetParam() == AttentionTier::lane, false, test_device().limits(),
+                                     test_device().features()},
+                                    {1, 2, 1, 1, 5000, 24, 20}, DType::f32, 1)
                     .splits,
                 1U);
       SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) + " keys");
@@ -482,6 +497,50 @@ TEST_P(Attention, WhatDoesNotFitIsRefusedBeforeAnyWork) {
   options.softcap = -1;
   refused([&] { attention(q, k, k, options); }, "softcap is -1");
   EXPECT_THROW(attention(q, Tensor(), k), Error);
+}
+
+/// The kernels of the matrix tier: f16 only, so tests of their own.
+class AttentionByMatrices : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ops::force_kernel_class(KernelClass::gpu);
+    ops::force_attention({.tier = AttentionTier::matrix});
+  }
+  void TearDown() override {
+    ops::force_attention({});
+    ops::force_kernel_class(KernelClass::automatic);
+  }
+};
+
+TEST_F(AttentionByMatrices, MatchesTheModelOnAnyShapeAndOptions) {
+  if (!has_matrices()) return;
+  const std::int64_t queries[] = {1, 3, 9, 17, 31, 32, 33, 40, 70};
+  const std::int64_t keys[] = {1, 2, 7, 8, 31, 32, 33, 64, 65, 100, 130};
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    AttentionShape s;
+    s.batch = 1 + random() % 2;
+    s.kv_heads = 1 + random() % 2;
+    s.heads = s.kv_heads * (1 + random() % 3);
+    s.queries = queries[random() % std::size(queries)];
+    s.keys = keys[random() % std::size(keys)];
+    const bool eights = seed % 2 == 0;
+    const auto size = [&] { return static_cast<std::int64_t>(eights ? 8 * (1 + random() % 4) : 1 + random() % 32); };
+    s.dim = size();
+    s.value_dim = random() % 2 == 0 ? s.dim : size();
+    Given g = random_case(random, s, DType::f16, !eights);
+    g.options.causal = g.model.causal = random() % 2 == 0;
+    if (random() % 3 == 0) g.options.softcap = g.model.softcap = 0.75;
+    if (random() % 3 == 0) g.options.scale = g.model.scale = seed % 4 == 0 ? -0.5 : 0.5;
+    if (random() % 2 == 0) add_mask(random, g);
+    if (random() % 3 == 0) add_lengths(random, g);
+    SCOPED_TRACE("seed " + std::to_string(seed) + " q " + to_string(g.q.shape()) + " k " + to_string(g.k.shape()) +
+                 " v " + to_string(g.v.shape()) + " causal " + std::to_string(g.options.causal) + " mask " +
+                 (g.options.mask ? std::string(to_string(g.options.mask.dtype())) : "-") + " lengths " +
+                 std::to_string(static_cast<bool>(g.options.lengths)));
+    expect_model(g);
+    if (HasFailure()) return;
+  }
 }
 
 TEST(AttentionCatalog, EveryKernelCompiles) {  // D11
