@@ -53,10 +53,8 @@ Candidate matrix(std::uint32_t subgroups, std::uint32_t rows, std::uint32_t keys
 
 class Bench {
  public:
-  Bench(bool checked, bool small) : small_(small) {
-    weft::DeviceOptions options;
-    options.library_kernels_only = !checked;
-    device_ = weft::Device::open(options);
+  Bench(bool checked, bool small)
+      : small_(small), device_(open(checked)) {
     fmt::print("{} ({}), {} {}, {}\n", device_.adapter().name, device_.adapter().driver, weft::implementation_name(),
                weft::implementation_version(), checked ? "bounds checks on" : "library kernels only");
     for (const weft::SubgroupMatrix& s : device_.features().subgroup_matrices) {
@@ -66,6 +64,12 @@ class Bench {
                device_.features().subgroup_min_size, device_.features().subgroup_max_size,
                device_.limits().max_workgroup_storage, device_.features().workgroup_views);
     weft::ops::force_kernel_class(weft::ops::KernelClass::gpu);
+  }
+
+  static weft::Device open(bool checked) {
+    weft::DeviceOptions options;
+    options.library_kernels_only = !checked;
+    return weft::Device::open(options);
   }
 
   weft::Tensor normal(const weft::Shape& shape) {
@@ -103,7 +107,7 @@ class Bench {
         if (expected.empty()) expected = got;
         double worst = 0;
         for (std::size_t i = 0; i < got.size(); ++i) {
-          const double difference = std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i]));
+          const double difference = std::abs(static_cast<float>(got[i]) - static_cast<float>(expected[i]));
           worst = difference <= worst ? worst : difference;  // a NaN stays
         }
         c.note += fmt::format(", differs by {:.5f} at most{}", worst, worst < 4e-3 ? "" : "  WRONG");
@@ -113,7 +117,7 @@ class Bench {
         c.note = std::string("FAILED: ") + e.what();
         continue;
       }
-      for (int i = 0; i < 1; ++i) device_.synchronize();
+      device_.synchronize();
     }
     const weft::Tensor x = weft::random_normal(device_, {small_ ? 1 << 16 : 1 << 26}, generator_);
     std::vector<double> copies;
