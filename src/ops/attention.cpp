@@ -31,6 +31,7 @@ struct Params {
   std::uint32_t mask_offset, mask_batch, mask_head, mask_row, mask_key, mask_kind, mask_shift;
   std::uint32_t lengths_offset, lengths_stride, lengths_kind;
   std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, shares, out_offset, all_rows, minus_zero, depth;
+  std::uint32_t value_lanes;
   float scale, softcap, minus_infinity, not_a_number;
 };
 
@@ -146,6 +147,7 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   params.all_rows = static_cast<std::uint32_t>(all_rows(s));
   params.minus_zero = 0x80000000U;
   params.depth = 16;
+  params.value_lanes = plan.value_lanes;
   params.scale = static_cast<float>(options.scale ? *options.scale : 1 / std::sqrt(static_cast<double>(s.dim)));
   params.softcap = static_cast<float>(options.softcap);
   params.minus_infinity = -std::numeric_limits<float>::infinity();
@@ -172,11 +174,13 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   const BindingRange stats = made(std::uint64_t{params.all_rows} * plan.splits * 8);
   launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, sums, stats}, params, grid);
 
-  const Kernel merge = kernel_of(device, fmt::format("attention/merge/{}", to_string(a.out.dtype())), "attention.merge",
-                                 [&] { return attention_merge_source(a.out.dtype()); });
+  const bool cpu = plan.spec.tier == AttentionTier::lane;
+  const Kernel merge = kernel_of(device, attention_merge_key(a.out.dtype(), cpu), "attention.merge",
+                                 [&] { return attention_merge_source(a.out.dtype(), cpu); });
   const MergeParams joined{params.all_rows, params.value_dim, plan.splits, out.offset, params.not_a_number};
-  launch(device, merge, {sums, stats, out.range}, joined,
-         fold_groups(ceil_div(bytes / 16 / plan.splits, std::uint64_t{64}), kName));
+  const std::uint64_t merge_groups =
+      cpu ? ceil_div(bytes / 16 / plan.splits, std::uint64_t{64}) : std::uint64_t{params.all_rows};
+  launch(device, merge, {sums, stats, out.range}, joined, fold_groups(merge_groups, kName));
 }
 
 /// Cuts the batch, then the heads, until all fits its bindings.

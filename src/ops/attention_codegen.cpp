@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/attention_plan.h"
+#include "ops/attention_text.h"
 #include "ops/wgsl_text.h"
 #include "wgsl/attention.wgsl.h"
 
@@ -479,49 +480,75 @@ std::string lane_source(const AttentionSpec& s) {
 
 }  // namespace
 
+std::string attention_deliver(const AttentionSpec& s) {
+  if (s.partial) {
+    // Each row of sums is filled up to whole fours.
+    return R"(
+@group(0) @binding(5) var<storage, read_write> sums: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;  // maximum, and sum of weights
+fn deliver(p: Place, row: u32, column: u32, value: vec4<f32>, l: f32) {
+  if (row >= params.rows || column >= params.value_dim) { return; }
+  let quads = (params.value_dim + 3u) / 4u;
+  sums[(p.split * params.all_rows + flat_row(p, row)) * quads + column / 4u] = value;
+}
+)";
+  }
+  const std::string_view type = wgsl_name(s.dtype);
+  // l of 0: no key was seen. NaN in l is what a NaN among the scores left.
+  std::string text = fmt::format(R"(
+@group(0) @binding(5) var<storage, read_write> out: array<{}>;
+fn deliver(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {{
+  if (row >= params.rows || column >= params.value_dim) {{ return; }}
+  let at = flat_row(p, row);
+  let value = vec4<{}>(select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l)));
+)",
+                                 s.unit >= 4 ? fmt::format("vec4<{}>", type) : std::string(type), type);
+  if (s.unit >= 4) return text + "  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = value;\n}\n";
+  text += "  let first = params.out_offset + at * params.value_dim + column;\n";
+  for (std::size_t i = 0; i < 4; ++i) {
+    text += fmt::format("  if (column + {0}u < params.value_dim) {{ out[first + {0}u] = value.{1}; }}\n", i,
+                        kComponents[i]);
+  }
+  return text + "}\n";
+}
+
 std::string attention_key(const AttentionSpec& s) {
-  return fmt::format("attention/{}/{}/{}/{}/{}/{}", s.shares ? "share" : fmt::format("{}{}", s.rolled ? "rolled_" : "", to_string(s.tier)),
-                     to_string(s.dtype), s.unit, s.partial ? "part" : "whole", s.rows,
-                     s.matrix ? attention_matrix_key(*s.matrix) : std::to_string(s.value_columns));
+  std::string name = s.shares ? "share" : std::string(to_string(s.tier));
+  if (s.rolled) name = "rolled_" + name;
+  std::string shape = std::to_string(s.value_columns);
+  if (s.matrix) shape = attention_matrix_key(*s.matrix);
+  if (s.tier == AttentionTier::row) shape = fmt::format("{}x{}", s.key_lanes, s.key_vectors);
+  return fmt::format("attention/{}/{}/{}/{}/{}/{}", name, to_string(s.dtype), s.unit, s.partial ? "part" : "whole",
+                     s.rows, shape);
 }
 
 std::string attention_source(const AttentionSpec& spec) {
   switch (spec.tier) {
     case AttentionTier::lane: return lane_source(spec);
     case AttentionTier::tile: return tile_source(spec);
+    case AttentionTier::row: return attention_row_source(spec);
     case AttentionTier::matrix: return attention_matrix_source(spec);
   }
   return {};
 }
 
-std::string attention_merge_source(DType dtype) {
-  return fmt::format(R"(
+std::string attention_merge_key(DType dtype, bool cpu) {
+  return fmt::format("attention/merge/{}/{}", to_string(dtype), cpu ? "cpu" : "gpu");
+}
+
+std::string attention_merge_source(DType dtype, bool cpu) {
+  // On a CPU a thread walks over the shares, for a row and four columns; else a workgroup takes a row, and its threads
+  // columns (16 times four) and shares (every eighth).
+  std::string text = fmt::format(R"(
 struct Params {{ all_rows: u32, value_dim: u32, splits: u32, out_offset: u32, not_a_number: f32 }}
 @group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> out: array<{0}>;
 fn exp_1(x: f32) -> f32 {{ return select(exp(x), 0.0, x < -87.0); }}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
-  let at = (id.x + id.y * 32768u) * 64u + t;
-  let quads = (params.value_dim + 3u) / 4u;
-  if (at >= params.all_rows * quads) {{ return; }}
-  let row = at / quads;
-  var m = stats[row].x;
-  for (var i = 1u; i < params.splits; i++) {{ m = max(m, stats[i * params.all_rows + row].x); }}
-  var l = 0.0;
-  var sum = vec4<f32>();
-  var odd = false;
-  for (var i = 0u; i < params.splits; i++) {{
-    let part = stats[i * params.all_rows + row];
-    // A share that saw no key has sums of 0.
-    let fade = exp_1(part.x - m);
-    odd = odd || (bitcast<u32>(part.y) & 0x7fffffffu) > 0x7f800000u;
-    l += part.y * fade;
-    sum += sums[i * params.all_rows * quads + at] * fade;
-  }}
+fn is_nan(x: f32) -> bool {{ return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }}
+fn store(row: u32, quad: u32, sum: vec4<f32>, l: f32, odd: bool) {{
   let value = select(sum * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), odd);
-  let column = at % quads * 4u;
+  let column = quad * 4u;
   let first = params.out_offset + row * params.value_dim + column;
   out[first] = {0}(value.x);
   if (column + 1u < params.value_dim) {{ out[first + 1u] = {0}(value.y); }}
@@ -529,7 +556,80 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   if (column + 3u < params.value_dim) {{ out[first + 3u] = {0}(value.w); }}
 }}
 )",
-                     wgsl_name(dtype));
+                                 wgsl_name(dtype));
+  if (cpu) {
+    return text + R"(
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+  let at = (id.x + id.y * 32768u) * 64u + t;
+  let quads = (params.value_dim + 3u) / 4u;
+  if (at >= params.all_rows * quads) { return; }
+  let row = at / quads;
+  var m = stats[row].x;
+  for (var i = 1u; i < params.splits; i++) { m = max(m, stats[i * params.all_rows + row].x); }
+  var l = 0.0;
+  var sum = vec4<f32>();
+  var odd = false;
+  for (var i = 0u; i < params.splits; i++) {
+    let part = stats[i * params.all_rows + row];
+    // A share that saw no key has sums of 0.
+    let fade = exp_1(part.x - m);
+    odd = odd || is_nan(part.y);
+    l += part.y * fade;
+    sum += sums[i * params.all_rows * quads + at] * fade;
+  }
+  store(row, at % quads, sum, l, odd);
+}
+)";
+  }
+  return text + R"(
+var<workgroup> highs: array<f32, 128>;
+var<workgroup> weights: array<f32, 128>;
+var<workgroup> odd_shares: atomic<u32>;
+var<workgroup> parts: array<vec4<f32>, 128>;
+@compute @workgroup_size(128)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+  let row = id.x + id.y * 32768u;
+  if (row >= params.all_rows) { return; }
+  var m = -3.4028234e38;
+  for (var i = t; i < params.splits; i += 128u) { m = max(m, stats[i * params.all_rows + row].x); }
+  highs[t] = m;
+  workgroupBarrier();
+  let used = min(params.splits, 128u);
+  for (var i = 0u; i < used; i++) { m = max(m, highs[i]); }
+  var mine = 0.0;
+  var odd = false;
+  for (var i = t; i < params.splits; i += 128u) {
+    let part = stats[i * params.all_rows + row];
+    odd = odd || is_nan(part.y);
+    mine += part.y * exp_1(part.x - m);
+  }
+  weights[t] = mine;
+  if (odd) { atomicOr(&odd_shares, 1u); }
+  workgroupBarrier();
+  var l = 0.0;
+  for (var i = 0u; i < used; i++) { l += weights[i]; }
+  let any_odd = atomicLoad(&odd_shares) != 0u;
+  let quads = (params.value_dim + 3u) / 4u;
+  for (var first = 0u; first < quads; first += 16u) {
+    let quad = first + t % 16u;
+    var sum = vec4<f32>();
+    if (quad < quads) {
+      for (var i = t / 16u; i < params.splits; i += 8u) {
+        let at = i * params.all_rows + row;
+        sum += sums[at * quads + quad] * exp_1(stats[at].x - m);
+      }
+    }
+    parts[t] = sum;
+    workgroupBarrier();
+    if (t < 16u && quad < quads) {
+      for (var i = 1u; i < 8u; i++) { sum += parts[i * 16u + t]; }
+      store(row, quad, sum, l, any_odd);
+    }
+    workgroupBarrier();
+  }
+}
+)";
 }
 
 }  // namespace weft::ops

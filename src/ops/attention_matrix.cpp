@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ops/attention_plan.h"
+#include "ops/attention_text.h"
 #include "ops/wgsl_text.h"
 #include "wgsl/attention.wgsl.h"
 
@@ -93,7 +94,7 @@ fn fetch_{0}(start: u32, d: u32) -> vec4<u32> {{ return vec4<u32>({2}); }}
                      of, length, words);
 }
 
-/// Parameters, bindings, and `deliver(p, row, column, sums, l)`: four columns' sums of a row to where they go.
+/// Parameters, bindings, fetch_q, fetch_k, fetch_v, deliver.
 std::string head(const AttentionSpec& s) {
   std::string text =
       "diagnostic(off, chromium.subgroup_matrix_uniformity);\n"
@@ -105,33 +106,7 @@ std::string head(const AttentionSpec& s) {
                         eights ? "vec4<u32>" : "f16");
   }
   text += fetch('q', "params.dim", eights) + fetch('k', "params.dim", eights) + fetch('v', "params.value_dim", eights);
-  if (s.partial) {
-    // Each row of sums is filled up to whole fours.
-    return text + R"(
-@group(0) @binding(5) var<storage, read_write> sums: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;  // maximum, and sum of weights
-fn deliver(p: Place, row: u32, column: u32, value: vec4<f32>, l: f32) {
-  if (row >= params.rows || column >= params.value_dim) { return; }
-  let quads = (params.value_dim + 3u) / 4u;
-  sums[(p.split * params.all_rows + flat_row(p, row)) * quads + column / 4u] = value;
-}
-)";
-  }
-  text += fmt::format("@group(0) @binding(5) var<storage, read_write> out: array<{}>;\n", eights ? "vec4<f16>" : "f16");
-  // l of 0: no key was seen. NaN in l is what a NaN among the scores left.
-  text += R"(
-fn deliver(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {
-  if (row >= params.rows || column >= params.value_dim) { return; }
-  let at = flat_row(p, row);
-  let value = vec4<f16>(select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l)));
-)";
-  if (eights) return text + "  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = value;\n}\n";
-  text += "  let first = params.out_offset + at * params.value_dim + column;\n";
-  for (int i = 0; i < 4; ++i) {
-    text += fmt::format("  if (column + {0}u < params.value_dim) {{ out[first + {0}u] = value.{1}; }}\n", i,
-                        "xyzw"[i]);
-  }
-  return text + "}\n";
+  return text + attention_deliver(s);
 }
 
 /// Names of the matrix types.

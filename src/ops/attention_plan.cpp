@@ -1,6 +1,7 @@
 #include "ops/attention_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace weft::ops {
 namespace {
@@ -23,6 +24,10 @@ constexpr std::uint64_t kMostTurns = 49152;
 constexpr std::uint32_t kKeys = 64;
 // Rows of a kv head from which on matrices pay, though they fill a tile up.
 constexpr std::uint64_t kMatrixRows = 9;
+
+// Rows of a kv head up to which keys are read by rows; workgroups to have at least, and keys of a share.
+constexpr std::uint64_t kMostRows = 8;
+constexpr std::uint64_t kRowFill = 1056, kRowLeastShare = 256;
 
 AttentionTuning forced;
 
@@ -58,6 +63,26 @@ AttentionSpec lane_spec(std::uint64_t rows, std::uint64_t keys, bool quads) {
   return spec;
 }
 
+/// None where subgroups are missing or too narrow, heads too wide, or rows too many.
+std::optional<AttentionSpec> row_spec(const Features& features, const AttentionShape& shape, std::uint64_t rows,
+                                      DType dtype, std::uint32_t unit) {
+  const std::uint32_t wide = dtype == DType::f16 ? 8 : 4;  // elements of 16 bytes
+  if (!features.subgroups || features.subgroup_min_size < 4 || unit < wide || rows > kMostRows) return {};
+  const auto vectors = static_cast<std::uint64_t>(shape.dim) / wide;
+  if (vectors > 128 || static_cast<std::uint64_t>(shape.value_dim) / wide > 64) return {};
+  AttentionSpec spec;
+  spec.tier = AttentionTier::row;
+  spec.unit = wide;
+  spec.rows = rows <= 1 ? 1 : rows <= 4 ? 4 : 8;
+  // Two reads a lane, so that fewer lanes add up; one where that many rows of q would not fit registers.
+  const std::uint64_t most = wide * spec.rows <= 32 ? 2 : 1;
+  const std::uint64_t widest = std::bit_floor(std::min(features.subgroup_min_size, 32U));
+  const std::uint64_t lanes = std::clamp<std::uint64_t>(std::bit_ceil(ceil_div(vectors, most)), 4, widest);
+  spec.key_lanes = static_cast<std::uint32_t>(lanes);
+  spec.key_vectors = static_cast<std::uint32_t>(std::bit_ceil(ceil_div(vectors, lanes)));
+  return spec;
+}
+
 AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& shape, DType dtype, std::uint32_t unit) {
   const auto rows = static_cast<std::uint64_t>(shape.heads / shape.kv_heads * shape.queries);
   AttentionSpec spec;
@@ -66,6 +91,13 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
     spec.matrix = choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim, forced.matrix);
   }
   const bool cpu = forced.tier ? *forced.tier == AttentionTier::lane : device.cpu;
+  if (forced.tier ? *forced.tier == AttentionTier::row : !device.cpu) {
+    if (const std::optional<AttentionSpec> few = row_spec(device.features, shape, rows, dtype, unit)) {
+      spec = *few;
+      spec.dtype = dtype;
+      return spec;
+    }
+  }
   if (spec.matrix) {
     spec.tier = AttentionTier::matrix;
     spec.unit = unit == 8 ? 8 : 1;
@@ -85,6 +117,7 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
 std::string_view to_string(AttentionTier tier) noexcept {
   switch (tier) {
     case AttentionTier::lane: return "lane";
+    case AttentionTier::row: return "row";
     case AttentionTier::tile: return "tile";
     case AttentionTier::matrix: return "matrix";
   }
@@ -114,6 +147,11 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
       keys_at_once = attention_lane_keys(plan.spec.unit >= 4);
       turns = ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + 2 * plan.spec.rows + 4;
       break;
+    case AttentionTier::row:
+      plan.tile_rows = plan.spec.rows;
+      plan.value_lanes = static_cast<std::uint32_t>(std::bit_ceil(ceil_div(value_dim, plan.spec.unit)));
+      turns = 8;
+      break;
     case AttentionTier::tile:
       plan.tile_rows = plan.spec.rows * 8;
       columns = plan.spec.value_columns;
@@ -132,10 +170,12 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
   plan.value_chunks = static_cast<std::uint32_t>(ceil_div(value_dim, columns));
   const std::uint64_t groups =
       static_cast<std::uint64_t>(shape.batch * shape.kv_heads) * plan.tiles * plan.value_chunks;
-  const std::uint64_t fill = lane ? kCpuFill : kGpuFill;
-  const std::uint64_t least = lane ? kCpuLeastShare : kGpuLeastShare;
+  const bool row = plan.spec.tier == AttentionTier::row;
+  const std::uint64_t fill = lane ? kCpuFill : row ? kRowFill : kGpuFill;
+  const std::uint64_t least = lane ? kCpuLeastShare : row ? kRowLeastShare : kGpuLeastShare;
   std::uint64_t share = keys;
   if (groups < fill) share = std::max(ceil_div(keys, ceil_div(fill, groups)), least);
+  if (row) share = std::min<std::uint64_t>(share, attention_row_keys(plan.spec.rows));
   if (shares) share = std::min(ceil_div(keys, kAttentionLanes), least);
   if (device.short_walks) share = std::min(share, std::max<std::uint64_t>(kMostTurns / turns, 1) * keys_at_once);
   // Even shares of what is worked on at once; as many as lanes take at once.
@@ -158,6 +198,7 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features&
   };
   Features none = features;
   none.subgroup_matrices.clear();
+  none.subgroups = false;
   for (const bool cpu : {false, true}) {
     for (const std::int64_t rows : {1, 8, 9, 16, 17, 32, 33}) {
       for (const std::int64_t keys : {1, 64}) {
@@ -171,6 +212,18 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features&
             add(spec);
           }
         }
+      }
+    }
+  }
+  for (const std::uint64_t rows : {1, 4, 8}) {
+    for (const std::int64_t dim : {32, 64, 128, 256, 512, 1024}) {
+      for (int choice = 0; choice < (features.f16 ? 4 : 2); ++choice) {
+        const DType dtype = (choice & 2) != 0 ? DType::f16 : DType::f32;
+        std::optional<AttentionSpec> spec = row_spec(features, {1, 1, 1, 1, 1, dim, 64}, rows, dtype, 8);
+        if (!spec) continue;
+        spec->dtype = dtype;
+        spec->partial = (choice & 1) != 0;
+        add(*spec);
       }
     }
   }

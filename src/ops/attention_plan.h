@@ -15,6 +15,7 @@ namespace weft::ops {
 
 enum class AttentionTier : std::uint8_t {
   lane,    ///< CPU adapters: lanes work alone
+  row,     ///< few rows: 16-byte reads of keys and values, sums over the lanes of a subgroup
   tile,    ///< a workgroup takes a tile of rows and keys through workgroup memory
   matrix,  ///< f16: subgroup matrices do the products
 };
@@ -26,11 +27,12 @@ struct AttentionSpec {
   bool shares = false;  ///< lane: lanes take shares of the keys and the same rows, else rows of their own
   bool rolled = false;  ///< tile, matrix, on a CPU adapter (forced): loops stay loops, its compiler takes too long else
   DType dtype = DType::f32;
-  std::uint32_t unit = 1;  ///< elements of q, k, v that are read together: 1, 4, or (matrix) 8; 1, else 4 written
+  std::uint32_t unit = 1;  ///< elements of q, k, v that are read together, 1, 4 or 8 (16 bytes); written: 1, else 4
   bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; lane: always
-  std::uint32_t rows = 0;  ///< of one thread
+  std::uint32_t rows = 0;  ///< of one thread; row: of a workgroup
   std::uint32_t value_columns = 0;              ///< tile: of a workgroup
-  std::optional<AttentionMatrixTile> matrix{};  ///< matrix
+  std::uint32_t key_lanes = 0, key_vectors = 0;  ///< row: lanes that share a key, and 16-byte reads of each
+  std::optional<AttentionMatrixTile> matrix{};   ///< matrix
 };
 
 inline constexpr std::uint32_t kAttentionLanes = 8;  ///< lane: of a workgroup
@@ -38,6 +40,12 @@ inline constexpr std::uint32_t kAttentionLanes = 8;  ///< lane: of a workgroup
 /// seconds to compile.
 constexpr std::uint32_t attention_lane_keys(bool quads) noexcept {
   return quads ? 8 : 4;
+}
+
+inline constexpr std::uint32_t kAttentionRowThreads = 128;  ///< row: of a workgroup
+/// row: keys whose scores, of so many rows, stand in workgroup memory at once.
+constexpr std::uint32_t attention_row_keys(std::uint32_t rows) noexcept {
+  return rows == 1 ? 2048 : 4096 / rows;
 }
 
 struct AttentionPlan {
@@ -48,6 +56,7 @@ struct AttentionPlan {
   std::uint32_t splits = 1;        ///< shares of the keys
   std::uint32_t chunk = 0;         ///< keys of a share
   std::uint64_t groups = 0;
+  std::uint32_t value_lanes = 1;  ///< row: threads that cover the values of a key, a power of two
 };
 
 /// For tests and benchmarks: what to take instead of what the plan would choose, wherever it can do the work.
@@ -76,7 +85,9 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features&
 /// Equal keys, equal texts.
 std::string attention_key(const AttentionSpec& spec);
 std::string attention_source(const AttentionSpec& spec);
-/// The kernel that joins shares of keys: a thread for each row and four columns.
-std::string attention_merge_source(DType dtype);
+std::string attention_row_source(const AttentionSpec& spec);
+/// The kernel that joins shares of keys. `cpu`: a thread for each row and four columns, else 128 threads for each row.
+std::string attention_merge_key(DType dtype, bool cpu);
+std::string attention_merge_source(DType dtype, bool cpu);
 
 }  // namespace weft::ops

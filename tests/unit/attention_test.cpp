@@ -37,7 +37,7 @@ class Attention : public ::testing::TestWithParam<AttentionTier> {
  protected:
   void SetUp() override {
     ops::force_kernel_class(GetParam() == AttentionTier::lane ? KernelClass::cpu : KernelClass::gpu);
-    ops::force_attention({.tier = GetParam()});
+    ops::force_attention({.tier = GetParam(), .matrix = {}});
   }
   void TearDown() override {
     ops::force_attention({});
@@ -499,20 +499,62 @@ TEST_P(Attention, WhatDoesNotFitIsRefusedBeforeAnyWork) {
   EXPECT_THROW(attention(q, Tensor(), k), Error);
 }
 
-/// The kernels of the matrix tier: f16 only, so tests of their own.
-class AttentionByMatrices : public ::testing::Test {
+/// Tiers that take some shapes only, so tests of their own: what a tier can't take falls to another unseen.
+class AttentionTiers : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ops::force_kernel_class(KernelClass::gpu);
-    ops::force_attention({.tier = AttentionTier::matrix});
-  }
   void TearDown() override {
     ops::force_attention({});
     ops::force_kernel_class(KernelClass::automatic);
   }
+  static void force(AttentionTier tier) {
+    ops::force_kernel_class(KernelClass::gpu);
+    ops::force_attention({.tier = tier, .matrix = {}});
+  }
+  static AttentionTier tier_of(const AttentionShape& shape, DType dtype, std::uint32_t unit) {
+    const Device& device = test_device();
+    return ops::plan_attention({false, false, device.limits(), device.features()}, shape, dtype, unit).spec.tier;
+  }
 };
+class AttentionByRows : public AttentionTiers {};
+class AttentionByMatrices : public AttentionTiers {};
+
+TEST_F(AttentionByRows, MatchesTheModelOnAnyShapeAndOptions) {
+  force(AttentionTier::row);
+  const bool f16 = test_device().features().f16;
+  const std::int64_t keys[] = {1, 2, 7, 8, 63, 64, 65, 130, 500, 1100};
+  const std::int64_t dims[] = {8, 16, 40, 64, 72, 128, 136};
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    AttentionShape s;
+    s.batch = 1 + random() % 2;
+    s.kv_heads = 1 + random() % 2;
+    const bool many = random() % 2 == 0;
+    s.heads = s.kv_heads * (many ? 1 + random() % 4 : 1);
+    s.queries = many ? 1 + random() % 2 : 1 + random() % 3;
+    s.keys = keys[random() % std::size(keys)];
+    s.dim = dims[random() % std::size(dims)];
+    s.value_dim = random() % 2 == 0 ? s.dim : dims[random() % std::size(dims)];
+    const DType dtype = f16 && seed % 2 == 0 ? DType::f16 : DType::f32;
+    if (test_device().features().subgroups) {
+      ASSERT_EQ(tier_of(s, dtype, 8), AttentionTier::row);
+    }
+    Given g = random_case(random, s, dtype, false);
+    g.options.causal = g.model.causal = random() % 2 == 0;
+    if (random() % 3 == 0) g.options.softcap = g.model.softcap = 0.75;
+    if (random() % 3 == 0) g.options.scale = g.model.scale = seed % 4 == 0 ? -0.5 : 0.5;
+    if (random() % 2 == 0) add_mask(random, g);
+    if (random() % 3 == 0) add_lengths(random, g);
+    SCOPED_TRACE("seed " + std::to_string(seed) + " q " + to_string(g.q.shape()) + " k " + to_string(g.k.shape()) +
+                 " v " + to_string(g.v.shape()) + " causal " + std::to_string(g.options.causal) + " mask " +
+                 (g.options.mask ? std::string(to_string(g.options.mask.dtype())) : "-") + " lengths " +
+                 std::to_string(static_cast<bool>(g.options.lengths)));
+    expect_model(g);
+    if (HasFailure()) return;
+  }
+}
 
 TEST_F(AttentionByMatrices, MatchesTheModelOnAnyShapeAndOptions) {
+  force(AttentionTier::matrix);
   if (!has_matrices()) return;
   const std::int64_t queries[] = {1, 3, 9, 17, 31, 32, 33, 40, 70};
   const std::int64_t keys[] = {1, 2, 7, 8, 31, 32, 33, 64, 65, 100, 130};
