@@ -1,7 +1,8 @@
 // Attention kernels beside each other on one device, opened for the library's kernels alone: f16, 32 heads, 4096 tokens,
 // head 128, causal and not, by each tile of the matrix tier that is listed here and by the tier without matrices.
 // Rounds are interleaved; the median of each is printed, with a copy of 256 MiB as the control. Every kernel's result
-// for a small case is compared with the tile tier's. Argument: --checked leaves bounds checks on; --short does one round
+// for a small case is compared with the tile tier's. Then decoding, one query on 32768 keys, by the row tier and by the
+// others: bytes of keys and values a second. Argument: --checked leaves bounds checks on; --short does one round
 // of a small shape (for a CPU adapter).
 #include <fmt/format.h>
 
@@ -143,6 +144,50 @@ class Bench {
     std::fflush(stdout);
   }
 
+  /// Bytes of keys and values a second, of one query.
+  void decode(weft::DType dtype, std::int64_t heads, std::int64_t kv_heads, std::int64_t keys, int rounds) {
+    const std::int64_t dim = 128;
+    const auto tensor = [&](const weft::Shape& shape) {
+      return weft::cast(weft::random_normal(device_, shape, generator_), dtype);
+    };
+    if (small_) keys /= 16;
+    const weft::Tensor q = tensor({1, heads, 1, dim}), k = tensor({1, kv_heads, keys, dim}),
+                       v = tensor({1, kv_heads, keys, dim});
+    std::vector<Candidate> candidates{{"tile", {AttentionTier::tile, {}}},
+                                      {"row", {AttentionTier::row, {}}},
+                                      {"matrix", {AttentionTier::matrix, {}}}};
+    std::vector<float> expected;
+    for (Candidate& c : candidates) {
+      weft::ops::force_attention(c.tuning);
+      try {
+        const std::vector<float> got = weft::cast(weft::attention(q, k, v), weft::f32).to_host<float>();
+        if (expected.empty()) expected = got;
+        double worst = 0;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const double difference = std::abs(got[i] - expected[i]);
+          worst = difference <= worst ? worst : difference;
+        }
+        c.note = fmt::format("differs by {:.5f} at most{}", worst, worst < 4e-3 ? "" : "  WRONG");
+      } catch (const weft::Error& e) {
+        c.note = std::string("FAILED: ") + e.what();
+      }
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (Candidate& c : candidates) {
+        if (!c.note.starts_with("differs")) continue;
+        weft::ops::force_attention(c.tuning);
+        c.plain.push_back(seconds(small_ ? 1 : 20, [&] { return weft::attention(q, k, v); }));
+      }
+    }
+    weft::ops::force_attention({});
+    fmt::print("\ndecode {}, {} heads on {} of {} keys, head {}: GB/s\n", to_string(dtype), heads, kv_heads, keys, dim);
+    for (const Candidate& c : candidates) {
+      fmt::print("{:<52} {:8.0f}   {:.1f} us   {}\n", c.name,
+                 static_cast<double>(k.nbytes() + v.nbytes()) / median(c.plain) / 1e9, median(c.plain) * 1e6, c.note);
+    }
+    std::fflush(stdout);
+  }
+
  private:
   bool small_;
   weft::Device device_;
@@ -169,6 +214,12 @@ int main(int argc, char** argv) {
         matrix(4, 8, 32, false, true),
     };
     bench.attention(std::move(candidates), small ? 1 : 5);
+    const int rounds = small ? 1 : 5;
+    bench.decode(weft::f16, 32, 32, 32768, rounds);
+    bench.decode(weft::f16, 32, 8, 32768, rounds);
+    bench.decode(weft::f16, 32, 4, 32768, rounds);
+    bench.decode(weft::f16, 32, 32, 4096, rounds);
+    bench.decode(weft::f32, 16, 16, 32768, rounds);
   } catch (const weft::Error& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

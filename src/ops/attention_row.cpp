@@ -164,10 +164,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     if (count > 1) count /= 2;
   }
   for (std::uint32_t u = 0; u < count; ++u) {
-    text += fmt::format("    let j{0} = j0 + (which + {0}u) * {1}u + turn;\n    if (j{0} < end && (lane & {2}u) == 0u) {{\n",
+    text += fmt::format("    let key{0} = j0 + (which + {0}u) * {1}u + turn;\n    if (key{0} < end && (lane & {2}u) == 0u) {{\n",
                         u, kThreads / lanes, idle);
     for (std::uint32_t r = 0; r < rows; ++r) {
-      text += fmt::format("      scores[{}u + j{} - share] = s{}_{};\n", r * kept, u, r, u);
+      text += fmt::format("      scores[{}u + key{} - share] = s{}_{};\n", r * kept, u, r, u);
     }
     text += "    }\n";
   }
