@@ -38,7 +38,7 @@ std::uint32_t spare_line(const Tile& t) {
 
 /// Where each thing stands in workgroup memory, in bytes.
 struct Places {
-  std::uint32_t keys = 0, values = 0, scores = 0, spare = 0, sums = 0, all = 0;
+  std::uint32_t keys = 0, values = 0, scores = 0, spare = 0, sums = 0, odd = 0, flags = 0, all = 0;
 };
 
 Places places(const Tile& t) {
@@ -49,7 +49,10 @@ Places places(const Tile& t) {
   p.values = t.shared ? 0 : key_bytes;
   p.scores = t.shared ? std::max(key_bytes, value_bytes) : key_bytes + value_bytes;
   p.sums = p.scores + t.subgroups * t.rows * score_line(t);
-  p.all = p.sums + t.subgroups * t.rows * 4;
+  p.odd = p.sums + t.subgroups * t.rows * 4;
+  p.flags = p.odd + t.subgroups * 4;
+  p.all = p.flags + t.subgroups * 4;
+  p.all = (p.all + 15) / 16 * 16;
   // Sums are amended when the keys are no longer needed.
   if (t.shared || spare_bytes > key_bytes) {
     p.spare = p.all;
@@ -148,7 +151,7 @@ Bringing bringing(const Tile& t, std::uint32_t width) {
 }  // namespace
 
 std::uint32_t attention_matrix_bytes(const Tile& t) {
-  return places(t).all + 4;
+  return places(t).all;
 }
 
 bool attention_matrix_fits(const Tile& t, const Limits& limits) {
@@ -276,12 +279,12 @@ std::string attention_matrix_source(const AttentionSpec& spec) {
   const std::uint32_t spare_bytes = tile.subgroups * tile.m * spare_line(tile);
 
   std::string text = head(spec);
+  // The only variable in workgroup memory: on some drivers all that have a layout of their own lie over each other.
   text += fmt::format("var<workgroup> memory: buffer<{}>;\n", at.all);
   text += R"(
-var<workgroup> flags: atomic<u32>;  // 1: some sums must be scaled; 2: values have NaN or infinity
 const kLog2e = 1.4426950408889634;
-const kScale = 1u;
-const kOdd = 2u;
+const kScale = 1u;  // some sums must be scaled
+const kOdd = 2u;    // some values are NaN or infinite
 // Bits 15 and 31 of a sum of a word's halves that are NaN or infinite.
 fn odd_halves(words: vec4<u32>) -> vec4<u32> { return (words & vec4<u32>(0x7c007c00u)) + vec4<u32>(0x04000400u); }
 )";
@@ -332,6 +335,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   text += view("weights", "f16", at.scores, score_bytes, 2) +
           view("weight_words", "vec4<u32>", at.scores, score_bytes, 16);
   text += view("spare", "f32", at.spare, spare_bytes, 4) + view("row_sums", "f32", at.sums, tile_rows * 4, 4);
+  text += view("odd_blocks", "u32", at.odd, tile.subgroups * 4, 4) + view("flags", "u32", at.flags, tile.subgroups * 4, 4);
   text += fill(R"(
   let share = p.split * params.chunk;
   let first_row = p.tile * $TILE;
@@ -402,7 +406,6 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     text += key_from("    k$I = " + read_key + ";\n", "share");
   }
   text += fmt::format("  for (var j0 = share; j0 < end; j0 += {}u) {{\n", tile.keys);
-  text += "    if (t == 0u) { atomicStore(&flags, 0u); }\n";
   text += tile.ahead ? keys.each_item(put("key_words", key_line(tile), "k$I"))
                      : key_from(put("key_words", key_line(tile), read_key), "j0");
   text += "    workgroupBarrier();\n";
@@ -447,7 +450,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   if (!tile.ahead) text += bring_values;
   const std::string put_values = values.each_item(put("value_words", value_line(tile), "v$I"));
   text += "    var odd_bits = vec4<u32>();\n" + each(values.items, "    odd_bits |= odd_halves(v$I);\n");
-  text += "    if (any((odd_bits & vec4<u32>(0x80008000u)) != vec4<u32>())) { atomicOr(&flags, kOdd); }\n";
+  text += R"(
+    let odd_block = subgroupOr(select(0u, kOdd, any((odd_bits & vec4<u32>(0x80008000u)) != vec4<u32>())));
+    if (lane == 0u) { odd_blocks[block] = odd_block; }
+)";
   if (!tile.shared) text += put_values;
   text += "    workgroupBarrier();\n";
   if (tile.shared) text += put_values;
@@ -493,7 +499,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let grows = high > m + 9.0;
     let next = select(m, high - 6.0, grows);
     let fade = select(1.0, exp2(m - next), grows);
-    if (grows && l != 0.0) { atomicOr(&flags, kScale); }
+    let flag = odd_block | subgroupOr(select(0u, kScale, grows && l != 0.0));
+    if (lane == 0u) { flags[block] = flag; }
     m = next;
 )";
   text += each(fours, "    var w$I = exp2(fma(x$I, vec4<f32>(factor), vec4<f32>(-next)));\n");
@@ -501,7 +508,12 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   for (std::uint32_t i = 1; i < fours; ++i) text += fmt::format("    total += w{};\n", i);
   text += "    l = fma(l, fade, (total.x + total.y) + (total.z + total.w));\n";
   // Weights of unseen keys are -0 where that matters.
-  text += "    if (!plain && (atomicLoad(&flags) & kOdd) != 0u) {\n"
+  std::string any_odd, any_flag;
+  for (std::uint32_t i = 0; i < tile.subgroups; ++i) {
+    any_odd += fmt::format("{}odd_blocks[{}]", i > 0 ? " | " : "", i);
+    any_flag += fmt::format("{}all_flags[{}]", i > 0 ? " | " : "", i);
+  }
+  text += fmt::format("    if (!plain && ({}) != 0u) {{\n", any_odd) +
           "      let minus_zero = vec4<f32>(bitcast<f32>(params.minus_zero));\n" +
           each(fours, "      w$I = select(w$I, minus_zero, bitcast<vec4<u32>>(x$I) == vec4<u32>(0xff800000u));\n") +
           "    }\n";
@@ -512,7 +524,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         i, i * 2, i * 2 + 1);
   }
   if (tile.ahead) text += key_from("    k$I = " + read_key + ";\n", fmt::format("j0 + {}u", tile.keys));
-  text += "    let found = workgroupUniformLoad(&flags);\n";
+  text += fmt::format("    let all_flags = workgroupUniformLoad(flags);\n    let found = {};\n", any_flag);
 
   const std::uint32_t spare_stride = spare_line(tile) / 4;
   text += "    if (found != 0u) {\n";
