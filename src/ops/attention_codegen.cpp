@@ -517,7 +517,7 @@ std::string attention_key(const AttentionSpec& s) {
   if (s.rolled) name = "rolled_" + name;
   std::string shape = std::to_string(s.value_columns);
   if (s.matrix) shape = attention_matrix_key(*s.matrix);
-  if (s.tier == AttentionTier::row) shape = fmt::format("{}x{}", s.key_lanes, s.key_vectors);
+  if (s.tier == AttentionTier::row) shape = fmt::format("{}x{}{}", s.key_lanes, s.key_vectors, s.checks_subgroups ? "/checked" : "");
   return fmt::format("attention/{}/{}/{}/{}/{}/{}", name, to_string(s.dtype), s.unit, s.partial ? "part" : "whole",
                      s.rows, shape);
 }
@@ -591,6 +591,7 @@ var<workgroup> parts: array<vec4<f32>, 128>;
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {
   let row = id.x + id.y * 32768u;
   if (row >= params.all_rows) { return; }
+  if (t == 0u) { atomicStore(&odd_shares, 0u); }
   var m = -3.4028234e38;
   for (var i = t; i < params.splits; i += 128u) { m = max(m, stats[i * params.all_rows + row].x); }
   highs[t] = m;

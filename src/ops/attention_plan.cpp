@@ -65,20 +65,25 @@ AttentionSpec lane_spec(std::uint64_t rows, std::uint64_t keys, bool quads) {
 
 /// None where subgroups are missing or too narrow, heads too wide, or rows too many.
 std::optional<AttentionSpec> row_spec(const Features& features, const AttentionShape& shape, std::uint64_t rows,
-                                      DType dtype, std::uint32_t unit) {
+                                      DType dtype, std::uint32_t unit, bool short_walks) {
   const std::uint32_t wide = dtype == DType::f16 ? 8 : 4;  // elements of 16 bytes
-  if (!features.subgroups || features.subgroup_min_size < 4 || unit < wide || rows > kMostRows) return {};
+  if (!features.subgroups || unit < wide || rows > kMostRows) return {};
   const auto vectors = static_cast<std::uint64_t>(shape.dim) / wide;
   if (vectors > 128 || static_cast<std::uint64_t>(shape.value_dim) / wide > 64) return {};
   AttentionSpec spec;
   spec.tier = AttentionTier::row;
+  spec.dtype = dtype;
+  spec.rolled = short_walks;
   spec.unit = wide;
   spec.rows = rows <= 1 ? 1 : rows <= 4 ? 4 : 8;
   // Two reads a lane, so that fewer lanes add up; one where that many rows of q would not fit registers.
   const std::uint64_t most = wide * spec.rows <= 32 ? 2 : 1;
-  const std::uint64_t widest = std::bit_floor(std::min(features.subgroup_min_size, 32U));
+  // Where sizes are not told (wgpu-native) the kernel looks.
+  const std::uint32_t told = std::clamp(features.subgroup_min_size, 4U, 32U);
+  const std::uint64_t widest = features.subgroup_max_size == 0 ? 32 : std::bit_floor(told);
   const std::uint64_t lanes = std::clamp<std::uint64_t>(std::bit_ceil(ceil_div(vectors, most)), 4, widest);
   spec.key_lanes = static_cast<std::uint32_t>(lanes);
+  spec.checks_subgroups = lanes > told;
   spec.key_vectors = static_cast<std::uint32_t>(std::bit_ceil(ceil_div(vectors, lanes)));
   return spec;
 }
@@ -92,10 +97,8 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
   }
   const bool cpu = forced.tier ? *forced.tier == AttentionTier::lane : device.cpu;
   if (forced.tier ? *forced.tier == AttentionTier::row : !device.cpu) {
-    if (const std::optional<AttentionSpec> few = row_spec(device.features, shape, rows, dtype, unit)) {
-      spec = *few;
-      spec.dtype = dtype;
-      return spec;
+    if (const std::optional<AttentionSpec> few = row_spec(device.features, shape, rows, dtype, unit, device.short_walks)) {
+      return *few;
     }
   }
   if (spec.matrix) {
@@ -219,9 +222,8 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features&
     for (const std::int64_t dim : {32, 64, 128, 256, 512, 1024}) {
       for (int choice = 0; choice < (features.f16 ? 4 : 2); ++choice) {
         const DType dtype = (choice & 2) != 0 ? DType::f16 : DType::f32;
-        std::optional<AttentionSpec> spec = row_spec(features, {1, 1, 1, 1, 1, dim, 64}, rows, dtype, 8);
+        std::optional<AttentionSpec> spec = row_spec(features, {1, 1, 1, 1, 1, dim, 64}, rows, dtype, 8, short_walks);
         if (!spec) continue;
-        spec->dtype = dtype;
         spec->partial = (choice & 1) != 0;
         add(*spec);
       }

@@ -25,13 +25,14 @@ std::string_view to_string(AttentionTier tier) noexcept;
 struct AttentionSpec {
   AttentionTier tier = AttentionTier::tile;
   bool shares = false;  ///< lane: lanes take shares of the keys and the same rows, else rows of their own
-  bool rolled = false;  ///< tile, matrix, on a CPU adapter (forced): loops stay loops, its compiler takes too long else
+  bool rolled = false;  ///< on a CPU adapter (forced): loops stay loops, its compiler takes too long else
   DType dtype = DType::f32;
   std::uint32_t unit = 1;  ///< elements of q, k, v that are read together, 1, 4 or 8 (16 bytes); written: 1, else 4
   bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; lane: always
   std::uint32_t rows = 0;  ///< of one thread; row: of a workgroup
   std::uint32_t value_columns = 0;              ///< tile: of a workgroup
   std::uint32_t key_lanes = 0, key_vectors = 0;  ///< row: lanes that share a key, and 16-byte reads of each
+  bool checks_subgroups = false;                 ///< row: subgroups may be narrower than that
   std::optional<AttentionMatrixTile> matrix{};   ///< matrix
 };
 

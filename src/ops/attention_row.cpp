@@ -14,7 +14,6 @@ namespace weft::ops {
 namespace {
 
 constexpr std::uint32_t kThreads = kAttentionRowThreads;
-constexpr std::uint32_t kReads = 8;  // of 16 bytes, that a thread has under way
 
 std::string number(std::uint32_t n) {
   return fmt::format("{}u", n);
@@ -39,7 +38,8 @@ std::string attention_row_source(const AttentionSpec& s) {
   const std::uint32_t lanes = s.key_lanes;
   const std::uint32_t vectors = s.key_vectors;
   const std::uint32_t fours = f16 ? 2 : 1;  // of elements, in 16 bytes
-  const std::uint32_t keys = kReads / std::min(vectors, kReads);  // of a lane, at once
+  const std::uint32_t reads = s.rolled ? 2 : 8;                    // of 16 bytes, that a thread has under way
+  const std::uint32_t keys = reads / std::min(vectors, reads);  // of a lane, at once
   const std::uint32_t kept = attention_row_keys(rows);
 
   std::string text = f16 ? "enable f16;\n" : "";
@@ -80,6 +80,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   let last_key = params.keys - 1u;
   let subgroups = $THREADS / subgroup_size;
   let subgroup = t / subgroup_size;
+  if (t == 0u) { atomicStore(&flags, 0u); }  // not every implementation clears workgroup memory
 )",
                {{"$KEPT", std::to_string(kept * rows)},
                 {"$JOINED", std::to_string(rows * kThreads / 4)},
@@ -119,6 +120,21 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     }
   }
   const std::uint32_t idle = keys >= lanes ? 0 : lanes / keys - 1;  // of lanes that have the same key, all but one
+  if (s.checks_subgroups) {
+    // Narrower subgroups than hoped for: each thread has keys of its own.
+    std::string sums, stores;
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      for (std::uint32_t f = 0; f < fours; ++f) {
+        sums += fmt::format("        s{0} += dot(four_{1}(q[q_start(p, row{0}) + i]), four_{1}(x));\n", r, f);
+      }
+      stores += fmt::format("      scores[{}u + j - share] = s{};\n", r * kept, r);
+    }
+    text += fmt::format("  if (subgroup_size < {}u) {{\n    for (var j = share + t; j < end; j += {}u) {{\n", lanes,
+                        kThreads);
+    text += each(rows, "      var s$I = 0.0;\n");
+    text += "      for (var i = 0u; i <= last_vector; i++) {\n        let x = k[k_start + j * params.k_row + i];\n" + sums +
+            "      }\n" + stores + "    }\n  } else {\n";
+  }
   text += fmt::format("  for (var j0 = share; j0 < end; j0 += {}u) {{\n", keys * kThreads / lanes);
   for (std::uint32_t u = 0; u < keys; ++u) {
     text += fmt::format("    let k_at{0} = k_start + min(j0 + {1}u + turn, last_key) * params.k_row;\n", u,
@@ -171,7 +187,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     }
     text += "    }\n";
   }
-  text += "  }\n  workgroupBarrier();\n";
+  text += s.checks_subgroups ? "  }\n  }\n  workgroupBarrier();\n" : "  }\n  workgroupBarrier();\n";
 
   // Weights.
   text += each(rows, "  var m$I = kLowest;\n  var l$I = 0.0;\n  var odd$I = false;\n");
@@ -251,14 +267,14 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     for (std::uint32_t f = 0; f < fours; ++f) text += fmt::format("  var o{}_{} = vec4<f32>();\n", r, f);
   }
   const auto sums = [&](bool careful) {
-    std::string out = fmt::format("    for (var j = share + begin; j < end; j += step * {}u) {{\n", kReads);
-    for (std::uint32_t u = 0; u < kReads; ++u) {
+    std::string out = fmt::format("    for (var j = share + begin; j < end; j += step * {}u) {{\n", reads);
+    for (std::uint32_t u = 0; u < reads; ++u) {
       out += fmt::format(
           "      let j{0} = j + step * {0}u;\n      let v{0} = select(vec4<u32>(), v[v_at + min(j{0}, last_key) * "
           "params.v_row], j{0} < end);\n",
           u);
     }
-    for (std::uint32_t u = 0; u < kReads; ++u) {
+    for (std::uint32_t u = 0; u < reads; ++u) {
       if (!careful) {
         for (std::uint32_t f = 0; f < fours; ++f) out += fmt::format("      let x{0}_{1} = four_{1}(v{0});\n", u, f);
       }

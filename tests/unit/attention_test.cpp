@@ -521,20 +521,29 @@ class AttentionByMatrices : public AttentionTiers {};
 TEST_F(AttentionByRows, MatchesTheModelOnAnyShapeAndOptions) {
   force(AttentionTier::row);
   const bool f16 = test_device().features().f16;
+  // Few kernels, as in MatchesTheModelOnAnyShapeAndOptions: dtype and rows of a kv head go with the head's size.
+  struct Range {
+    DType dtype;
+    std::int64_t group, queries;  // at most
+    std::vector<std::int64_t> dims;
+  };
+  const std::vector<Range> ranges{{f16 ? DType::f16 : DType::f32, 1, 1, {72, 128}},
+                                  {f16 ? DType::f16 : DType::f32, 4, 2, {128, 136}},
+                                  {DType::f32, 2, 2, {4, 8, 12, 16}}};
   const std::int64_t keys[] = {1, 2, 7, 8, 63, 64, 65, 130, 500, 1100};
-  const std::int64_t dims[] = {8, 16, 40, 64, 72, 128, 136};
+  const std::int64_t value_dims[] = {8, 16, 40, 64, 72, 128, 136};
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
+    const Range& range = ranges[seed % ranges.size()];
     AttentionShape s;
     s.batch = 1 + random() % 2;
     s.kv_heads = 1 + random() % 2;
-    const bool many = random() % 2 == 0;
-    s.heads = s.kv_heads * (many ? 1 + random() % 4 : 1);
-    s.queries = many ? 1 + random() % 2 : 1 + random() % 3;
+    s.heads = s.kv_heads * (1 + static_cast<std::int64_t>(random()) % range.group);
+    s.queries = 1 + static_cast<std::int64_t>(random()) % range.queries;
     s.keys = keys[random() % std::size(keys)];
-    s.dim = dims[random() % std::size(dims)];
-    s.value_dim = random() % 2 == 0 ? s.dim : dims[random() % std::size(dims)];
-    const DType dtype = f16 && seed % 2 == 0 ? DType::f16 : DType::f32;
+    s.dim = range.dims[random() % range.dims.size()];
+    s.value_dim = random() % 2 == 0 ? s.dim : value_dims[random() % std::size(value_dims)];
+    const DType dtype = range.dtype;
     if (test_device().features().subgroups) {
       ASSERT_EQ(tier_of(s, dtype, 8), AttentionTier::row);
     }
