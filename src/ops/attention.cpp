@@ -179,7 +179,8 @@ void run_block(const AttentionOptions& options, const Operands& a) {
                                  [&] { return attention_merge_source(a.out.dtype(), cpu); });
   const MergeParams joined{params.all_rows, params.value_dim, plan.splits, out.offset, params.not_a_number};
   const std::uint64_t merge_groups =
-      cpu ? ceil_div(bytes / 16 / plan.splits, std::uint64_t{64}) : std::uint64_t{params.all_rows};
+      cpu ? ceil_div(bytes / 16 / plan.splits, std::uint64_t{64})
+          : params.all_rows * ceil_div(static_cast<std::uint64_t>(s.value_dim), std::uint64_t{32});
   launch(device, merge, {sums, stats, out.range}, joined, fold_groups(merge_groups, kName));
 }
 

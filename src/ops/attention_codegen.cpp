@@ -537,8 +537,8 @@ std::string attention_merge_key(DType dtype, bool cpu) {
 }
 
 std::string attention_merge_source(DType dtype, bool cpu) {
-  // On a CPU a thread walks over the shares, for a row and four columns; else a workgroup takes a row, and its threads
-  // columns (16 times four) and shares (every eighth).
+  // On a CPU a thread walks over the shares, for a row and four columns; else a workgroup takes 32 columns of a row, and
+  // its threads four columns of every sixteenth share.
   std::string text = fmt::format(R"(
 struct Params {{ all_rows: u32, value_dim: u32, splits: u32, out_offset: u32, not_a_number: f32 }}
 @group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
@@ -583,21 +583,24 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
 )";
   }
   return text + R"(
-var<workgroup> highs: array<f32, 128>;
-var<workgroup> weights: array<f32, 128>;
+var<workgroup> shared_by_share: array<f32, 128>;
 var<workgroup> odd_shares: atomic<u32>;
 var<workgroup> parts: array<vec4<f32>, 128>;
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {
-  let row = id.x + id.y * 32768u;
+  let quads = (params.value_dim + 3u) / 4u;
+  let blocks = (quads + 7u) / 8u;
+  let group = id.x + id.y * 32768u;
+  let row = group / blocks;
   if (row >= params.all_rows) { return; }
   if (t == 0u) { atomicStore(&odd_shares, 0u); }
+  let used = min(params.splits, 128u);
   var m = -3.4028234e38;
   for (var i = t; i < params.splits; i += 128u) { m = max(m, stats[i * params.all_rows + row].x); }
-  highs[t] = m;
+  shared_by_share[t] = m;
   workgroupBarrier();
-  let used = min(params.splits, 128u);
-  for (var i = 0u; i < used; i++) { m = max(m, highs[i]); }
+  for (var i = 0u; i < used; i++) { m = max(m, shared_by_share[i]); }
+  workgroupBarrier();
   var mine = 0.0;
   var odd = false;
   for (var i = t; i < params.splits; i += 128u) {
@@ -605,29 +608,43 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     odd = odd || is_nan(part.y);
     mine += part.y * exp_1(part.x - m);
   }
-  weights[t] = mine;
+  shared_by_share[t] = mine;
   if (odd) { atomicOr(&odd_shares, 1u); }
   workgroupBarrier();
   var l = 0.0;
-  for (var i = 0u; i < used; i++) { l += weights[i]; }
+  for (var i = 0u; i < used; i++) { l += shared_by_share[i]; }
   let any_odd = atomicLoad(&odd_shares) != 0u;
-  let quads = (params.value_dim + 3u) / 4u;
-  for (var first = 0u; first < quads; first += 16u) {
-    let quad = first + t % 16u;
-    var sum = vec4<f32>();
-    if (quad < quads) {
-      for (var i = t / 16u; i < params.splits; i += 8u) {
-        let at = i * params.all_rows + row;
-        sum += sums[at * quads + quad] * exp_1(stats[at].x - m);
-      }
-    }
-    parts[t] = sum;
+
+  let quad = group % blocks * 8u + t % 8u;
+  let at = min(quad, quads - 1u);
+  let last = params.splits - 1u;
+  var sum = vec4<f32>();
+  for (var first = 0u; first < params.splits; first += 128u) {
     workgroupBarrier();
-    if (t < 16u && quad < quads) {
-      for (var i = 1u; i < 8u; i++) { sum += parts[i * 16u + t]; }
-      store(row, quad, sum, l, any_odd);
-    }
+    let share = first + t;
+    shared_by_share[t] = select(0.0, exp_1(stats[min(share, last) * params.all_rows + row].x - m), share <= last);
     workgroupBarrier();
+    let end = min(params.splits - first, 128u);
+    // Four reads under way at a time.
+    for (var i = t / 8u; i < end; i += 64u) {
+      let i1 = min(i + 16u, end - 1u);
+      let i2 = min(i + 32u, end - 1u);
+      let i3 = min(i + 48u, end - 1u);
+      let s0 = sums[((first + i) * params.all_rows + row) * quads + at];
+      let s1 = sums[((first + i1) * params.all_rows + row) * quads + at];
+      let s2 = sums[((first + i2) * params.all_rows + row) * quads + at];
+      let s3 = sums[((first + i3) * params.all_rows + row) * quads + at];
+      sum += s0 * shared_by_share[i];
+      if (i + 16u < end) { sum += s1 * shared_by_share[i1]; }
+      if (i + 32u < end) { sum += s2 * shared_by_share[i2]; }
+      if (i + 48u < end) { sum += s3 * shared_by_share[i3]; }
+    }
+  }
+  parts[t] = sum;
+  workgroupBarrier();
+  if (t < 8u && quad < quads) {
+    for (var i = 1u; i < 16u; i++) { sum += parts[i * 8u + t]; }
+    store(row, quad, sum, l, any_odd);
   }
 }
 )";

@@ -27,7 +27,7 @@ constexpr std::uint64_t kMatrixRows = 9;
 
 // Rows of a kv head up to which keys are read by rows; workgroups to have at least, and keys of a share.
 constexpr std::uint64_t kMostRows = 8;
-constexpr std::uint64_t kRowFill = 1056, kRowLeastShare = 256;
+constexpr std::uint64_t kRowFill = 1056, kRowsFill = 528, kRowLeastShare = 256;  // one row; more
 
 AttentionTuning forced;
 
@@ -174,7 +174,7 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
   const std::uint64_t groups =
       static_cast<std::uint64_t>(shape.batch * shape.kv_heads) * plan.tiles * plan.value_chunks;
   const bool row = plan.spec.tier == AttentionTier::row;
-  const std::uint64_t fill = lane ? kCpuFill : row ? kRowFill : kGpuFill;
+  const std::uint64_t fill = lane ? kCpuFill : row ? (plan.spec.rows == 1 ? kRowFill : kRowsFill) : kGpuFill;
   const std::uint64_t least = lane ? kCpuLeastShare : row ? kRowLeastShare : kGpuLeastShare;
   std::uint64_t share = keys;
   if (groups < fill) share = std::max(ceil_div(keys, ceil_div(fill, groups)), least);

@@ -2,10 +2,8 @@
 // lengths), D11 (kernels that one compiler refuses), D27 (NaN in a key), with cases N20 and S26 of others.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -13,6 +11,7 @@
 
 #include "ops/attention_plan.h"
 #include "ops/rows.h"
+#include "unit/attention_model.h"
 #include "unit/catalog_check.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
@@ -24,15 +23,20 @@ namespace {
 using ops::AttentionShape;
 using ops::AttentionTier;
 using ops::KernelClass;
+using testing::add_lengths;
+using testing::add_mask;
+using testing::expect_model;
+using testing::expect_near;
+using testing::Given;
+using testing::random_case;
 using testing::Strided;
 using testing::test_device;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-/// Each tier of kernels, whatever the device would choose. Where the device has no subgroup matrices (wgpu-native) that
-/// tier's tests say so (see AttentionTiers) and are not made.
+/// Each tier of kernels that takes any shape and dtype, whatever the device would choose. attention_tiers_test.cpp has the
+/// others.
 class Attention : public ::testing::TestWithParam<AttentionTier> {
  protected:
   void SetUp() override {
@@ -49,158 +53,8 @@ class Attention : public ::testing::TestWithParam<AttentionTier> {
   }
 };
 
-bool has_matrices() {
-  const Device& device = test_device();
-  return ops::choose_attention_matrix(device.features(), device.limits(), 64, 64).has_value();
-}
-
 INSTANTIATE_TEST_SUITE_P(Kernels, Attention, ::testing::Values(AttentionTier::tile, AttentionTier::lane),
                          [](const auto& p) { return std::string(to_string(p.param)); });
-
-/// Everything on the host; empty vectors for what is not given.
-struct Model {
-  AttentionShape shape;
-  std::vector<double> q, k, v;
-  std::vector<double> bias;  ///< one for each score; -inf: not seen
-  std::vector<std::int64_t> lengths;
-  double scale = 1, softcap = 0;
-  bool causal = false;
-
-  std::vector<double> run() const {
-    const AttentionShape& s = shape;
-    std::vector<double> out;
-    for (std::int64_t b = 0; b < s.batch; ++b) {
-      const std::int64_t length = lengths.empty() ? s.keys : std::clamp<std::int64_t>(lengths[b], 0, s.keys);
-      for (std::int64_t h = 0; h < s.heads; ++h) {
-        const std::int64_t kv = b * s.kv_heads + h / (s.heads / s.kv_heads);
-        for (std::int64_t i = 0; i < s.queries; ++i) {
-          const std::int64_t limit = causal ? std::clamp<std::int64_t>(i + 1 + length - s.queries, 0, length) : length;
-          std::vector<double> scores(static_cast<std::size_t>(s.keys), kNone);
-          double high = kNone;
-          for (std::int64_t j = 0; j < limit; ++j) {
-            const double add =
-                bias.empty() ? 0 : bias[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.keys + j)];
-            if (add == kNone) continue;
-            double score = 0;
-            for (std::int64_t d = 0; d < s.dim; ++d) {
-              score += q[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.dim + d)] *
-                       k[static_cast<std::size_t>((kv * s.keys + j) * s.dim + d)];
-            }
-            score *= scale;
-            if (softcap > 0) score = softcap * std::tanh(score / softcap);
-            scores[static_cast<std::size_t>(j)] = score + add;
-            if (std::isnan(score) || score + add > high) high = score + add;
-          }
-          double total = 0;
-          for (double& score : scores) {
-            score = score == kNone ? kNone : std::exp(score - high);
-            if (score != kNone) total += score;
-          }
-          for (std::int64_t c = 0; c < s.value_dim; ++c) {
-            double sum = 0;
-            for (std::int64_t j = 0; j < s.keys; ++j) {
-              const double weight = scores[static_cast<std::size_t>(j)];
-              if (weight == kNone) continue;
-              sum += weight * v[static_cast<std::size_t>((kv * s.keys + j) * s.value_dim + c)];
-            }
-            out.push_back(total == 0 ? 0 : sum / total);
-          }
-        }
-      }
-    }
-    return out;
-  }
-};
-
-void expect_near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (std::isnan(expected[i])) {
-      ASSERT_TRUE(std::isnan(got[i])) << "at " << i << ": " << got[i] << " for NaN";
-    } else {
-      ASSERT_NEAR(got[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << "at " << i;
-    }
-  }
-}
-
-struct Given {
-  Model model;
-  Tensor q, k, v;
-  AttentionOptions options;
-};
-
-Given random_case(std::mt19937& random, const AttentionShape& s, DType dtype, bool strided) {
-  Given g;
-  g.model.shape = s;
-  const auto tensor = [&](const Shape& shape) {
-    return strided ? testing::random_strided(test_device(), random, shape, dtype)
-                   : testing::dense(test_device(), random, shape, dtype);
-  };
-  const Strided q = tensor({s.batch, s.heads, s.queries, s.dim});
-  const Strided k = tensor({s.batch, s.kv_heads, s.keys, s.dim});
-  const Strided v = tensor({s.batch, s.kv_heads, s.keys, s.value_dim});
-  g.q = q.tensor;
-  g.k = k.tensor;
-  g.v = v.tensor;
-  g.model.q = q.values;
-  g.model.k = k.values;
-  g.model.v = v.values;
-  g.model.scale = 1 / std::sqrt(static_cast<double>(s.dim));
-  return g;
-}
-
-/// A mask of a random dtype that broadcasts over random axes.
-void add_mask(std::mt19937& random, Given& g) {
-  const Shape scores = g.model.shape.scores();
-  Shape shape = scores;
-  for (std::size_t i = 0; i < 4; ++i) shape[i] = random() % 3 == 0 ? 1 : scores[i];
-  std::vector<DType> kinds{DType::bool_, DType::f32};
-  if (test_device().features().f16) kinds.push_back(DType::f16);
-  const DType dtype = kinds[random() % kinds.size()];
-  const Strided mask = testing::random_strided(test_device(), random, shape, dtype);
-  Tensor given = mask.tensor;
-  std::vector<double> values = mask.values;
-  if (dtype == DType::f32 && random() % 2 == 0) {
-    std::vector<float> with(values.size());
-    for (std::size_t i = 0; i < with.size(); ++i) {
-      with[i] = random() % 3 == 0 ? -kInf : static_cast<float>(values[i]);
-      values[i] = with[i];
-    }
-    given = test_device().upload<float>(with, shape);
-  }
-  g.options.mask = given;
-  for (std::int64_t b = 0; b < scores[0]; ++b) {
-    for (std::int64_t h = 0; h < scores[1]; ++h) {
-      for (std::int64_t i = 0; i < scores[2]; ++i) {
-        for (std::int64_t j = 0; j < scores[3]; ++j) {
-          const std::int64_t at =
-              ((b % shape[0] * shape[1] + h % shape[1]) * shape[2] + i % shape[2]) * shape[3] + j % shape[3];
-          const double value = values[static_cast<std::size_t>(at)];
-          g.model.bias.push_back(dtype == DType::bool_ ? (value != 0 ? 0 : kNone) : value);
-        }
-      }
-    }
-  }
-}
-
-void add_lengths(std::mt19937& random, Given& g) {
-  const AttentionShape& s = g.model.shape;
-  std::vector<std::int32_t> lengths;
-  for (std::int64_t b = 0; b < s.batch; ++b) {
-    lengths.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(s.keys + 3)) - 1);
-    g.model.lengths.push_back(lengths.back());
-  }
-  g.options.lengths = test_device().upload<std::int32_t>(lengths, {s.batch});
-}
-
-void expect_model(const Given& g) {
-  const AttentionShape& s = g.model.shape;
-  const DType dtype = g.q.dtype();
-  const Tensor out = attention(g.q, g.k, g.v, g.options);
-  ASSERT_EQ(out.shape(), s.result());
-  ASSERT_EQ(out.dtype(), dtype);
-  expect_near(testing::to_doubles(out), g.model.run(), dtype == DType::f16 ? 4e-3 : 2e-5);
-}
 
 /// What a random case is drawn from. Few kernels, as lavapipe takes a second for each: dtype and alignment go with the
 /// number of rows, which chooses the kernel.
@@ -497,101 +351,6 @@ TEST_P(Attention, WhatDoesNotFitIsRefusedBeforeAnyWork) {
   options.softcap = -1;
   refused([&] { attention(q, k, k, options); }, "softcap is -1");
   EXPECT_THROW(attention(q, Tensor(), k), Error);
-}
-
-/// Tiers that take some shapes only, so tests of their own: what a tier can't take falls to another unseen.
-class AttentionTiers : public ::testing::Test {
- protected:
-  void TearDown() override {
-    ops::force_attention({});
-    ops::force_kernel_class(KernelClass::automatic);
-  }
-  static void force(AttentionTier tier) {
-    ops::force_kernel_class(KernelClass::gpu);
-    ops::force_attention({.tier = tier, .matrix = {}});
-  }
-  static AttentionTier tier_of(const AttentionShape& shape, DType dtype, std::uint32_t unit) {
-    const Device& device = test_device();
-    return ops::plan_attention({false, false, device.limits(), device.features()}, shape, dtype, unit).spec.tier;
-  }
-};
-class AttentionByRows : public AttentionTiers {};
-class AttentionByMatrices : public AttentionTiers {};
-
-TEST_F(AttentionByRows, MatchesTheModelOnAnyShapeAndOptions) {
-  force(AttentionTier::row);
-  const bool f16 = test_device().features().f16;
-  // Few kernels, as in MatchesTheModelOnAnyShapeAndOptions: dtype and rows of a kv head go with the head's size.
-  struct Range {
-    DType dtype;
-    std::int64_t group, queries;  // at most
-    std::vector<std::int64_t> dims;
-  };
-  const std::vector<Range> ranges{{f16 ? DType::f16 : DType::f32, 1, 1, {72, 128}},
-                                  {f16 ? DType::f16 : DType::f32, 4, 2, {128, 136}},
-                                  {DType::f32, 2, 2, {4, 8, 12, 16}}};
-  const std::int64_t keys[] = {1, 2, 7, 8, 63, 64, 65, 130, 500, 1100};
-  const std::int64_t value_dims[] = {8, 16, 40, 64, 72, 128, 136};
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
-    std::mt19937 random(seed);
-    const Range& range = ranges[seed % ranges.size()];
-    AttentionShape s;
-    s.batch = 1 + random() % 2;
-    s.kv_heads = 1 + random() % 2;
-    s.heads = s.kv_heads * (1 + static_cast<std::int64_t>(random()) % range.group);
-    s.queries = 1 + static_cast<std::int64_t>(random()) % range.queries;
-    s.keys = keys[random() % std::size(keys)];
-    s.dim = range.dims[random() % range.dims.size()];
-    s.value_dim = random() % 2 == 0 ? s.dim : value_dims[random() % std::size(value_dims)];
-    const DType dtype = range.dtype;
-    if (test_device().features().subgroups) {
-      ASSERT_EQ(tier_of(s, dtype, 8), AttentionTier::row);
-    }
-    Given g = random_case(random, s, dtype, false);
-    g.options.causal = g.model.causal = random() % 2 == 0;
-    if (random() % 3 == 0) g.options.softcap = g.model.softcap = 0.75;
-    if (random() % 3 == 0) g.options.scale = g.model.scale = seed % 4 == 0 ? -0.5 : 0.5;
-    if (random() % 2 == 0) add_mask(random, g);
-    if (random() % 3 == 0) add_lengths(random, g);
-    SCOPED_TRACE("seed " + std::to_string(seed) + " q " + to_string(g.q.shape()) + " k " + to_string(g.k.shape()) +
-                 " v " + to_string(g.v.shape()) + " causal " + std::to_string(g.options.causal) + " mask " +
-                 (g.options.mask ? std::string(to_string(g.options.mask.dtype())) : "-") + " lengths " +
-                 std::to_string(static_cast<bool>(g.options.lengths)));
-    expect_model(g);
-    if (HasFailure()) return;
-  }
-}
-
-TEST_F(AttentionByMatrices, MatchesTheModelOnAnyShapeAndOptions) {
-  force(AttentionTier::matrix);
-  if (!has_matrices()) return;
-  const std::int64_t queries[] = {1, 3, 9, 17, 31, 32, 33, 40, 70};
-  const std::int64_t keys[] = {1, 2, 7, 8, 31, 32, 33, 64, 65, 100, 130};
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
-    std::mt19937 random(seed);
-    AttentionShape s;
-    s.batch = 1 + random() % 2;
-    s.kv_heads = 1 + random() % 2;
-    s.heads = s.kv_heads * (1 + random() % 3);
-    s.queries = queries[random() % std::size(queries)];
-    s.keys = keys[random() % std::size(keys)];
-    const bool eights = seed % 2 == 0;
-    const auto size = [&] { return static_cast<std::int64_t>(eights ? 8 * (1 + random() % 4) : 1 + random() % 32); };
-    s.dim = size();
-    s.value_dim = random() % 2 == 0 ? s.dim : size();
-    Given g = random_case(random, s, DType::f16, !eights);
-    g.options.causal = g.model.causal = random() % 2 == 0;
-    if (random() % 3 == 0) g.options.softcap = g.model.softcap = 0.75;
-    if (random() % 3 == 0) g.options.scale = g.model.scale = seed % 4 == 0 ? -0.5 : 0.5;
-    if (random() % 2 == 0) add_mask(random, g);
-    if (random() % 3 == 0) add_lengths(random, g);
-    SCOPED_TRACE("seed " + std::to_string(seed) + " q " + to_string(g.q.shape()) + " k " + to_string(g.k.shape()) +
-                 " v " + to_string(g.v.shape()) + " causal " + std::to_string(g.options.causal) + " mask " +
-                 (g.options.mask ? std::string(to_string(g.options.mask.dtype())) : "-") + " lengths " +
-                 std::to_string(static_cast<bool>(g.options.lengths)));
-    expect_model(g);
-    if (HasFailure()) return;
-  }
 }
 
 TEST(AttentionCatalog, EveryKernelCompiles) {  // D11
