@@ -7,7 +7,6 @@
 // made.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <ctime>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "bench_device.h"
+#include "bench_main.h"
 #include "raw_webgpu.h"
 #include "webgpu/encoder.h"
 #include "weft/graph.h"
@@ -223,19 +223,26 @@ void graph(benchmark::State& state, Vary vary, Until until) {
   measure(state, chain, until, [&] { g.run(s); }, [&] { s.submit(); });
 }
 
-void batches(benchmark::internal::Benchmark* b) {
-  for (std::int64_t n : {1, 16, 64, 256, 1000}) b->Arg(n);
-  b->Iterations(30)->UseManualTime()->Unit(benchmark::kMicrosecond);
-  b->ComputeStatistics("min", [](const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); });
+void common(benchmark::internal::Benchmark* b) {
+  b->UseManualTime()->Unit(benchmark::kMicrosecond);
+}
+void short_batches(benchmark::internal::Benchmark* b) {
+  b->Arg(1)->Arg(16)->Arg(64)->Iterations(30)->Apply(common);
+}
+void long_batches(benchmark::internal::Benchmark* b) {
+  b->Arg(256)->Arg(1000)->Iterations(10)->Apply(common);
 }
 
-#define WEFT_WAY(way)                                                               \
-  BENCHMARK_CAPTURE(way, same_record, Vary::no, Until::record)->Apply(batches);     \
-  BENCHMARK_CAPTURE(way, vary_record, Vary::yes, Until::record)->Apply(batches);    \
-  BENCHMARK_CAPTURE(way, same_submit, Vary::no, Until::submit)->Apply(batches);     \
-  BENCHMARK_CAPTURE(way, vary_submit, Vary::yes, Until::submit)->Apply(batches);    \
-  BENCHMARK_CAPTURE(way, same_complete, Vary::no, Until::complete)->Apply(batches); \
-  BENCHMARK_CAPTURE(way, vary_complete, Vary::yes, Until::complete)->Apply(batches)
+#define WEFT_ROWS(way, name, vary, until)                          \
+  BENCHMARK_CAPTURE(way, name, vary, until)->Apply(short_batches); \
+  BENCHMARK_CAPTURE(way, name, vary, until)->Apply(long_batches)
+#define WEFT_WAY(way)                                       \
+  WEFT_ROWS(way, same_record, Vary::no, Until::record);     \
+  WEFT_ROWS(way, vary_record, Vary::yes, Until::record);    \
+  WEFT_ROWS(way, same_submit, Vary::no, Until::submit);     \
+  WEFT_ROWS(way, vary_submit, Vary::yes, Until::submit);    \
+  WEFT_ROWS(way, same_complete, Vary::no, Until::complete); \
+  WEFT_ROWS(way, vary_complete, Vary::yes, Until::complete)
 
 WEFT_WAY(raw);
 WEFT_WAY(stream);
@@ -247,9 +254,5 @@ WEFT_WAY(graph);
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::add_context();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return weft::bench::bench_main(argc, argv);
 }

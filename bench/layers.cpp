@@ -1,5 +1,5 @@
 // Convolutions, attention, norms, scans, sorting, transforms and random numbers through the public API: time from the
-// call to completion on the device, warm; each row has its shape in its name. `copy` is the control. Rows marked large
+// call to completion on the device, warm; each row has its shape in its name. Rows marked large
 // are for GPUs: on a CPU adapter they are left out.
 #include <benchmark/benchmark.h>
 
@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "bench_device.h"
+#include "bench_main.h"
 #include "weft/weft.h"
 
 namespace {
 
-using weft::bench::device;
+weft::Device& device() {
+  return weft::bench::library_device();
+}
 
 weft::Tensor normal(const weft::Shape& shape, weft::DType dtype = weft::f32) {
   static weft::Random generator{1};
@@ -147,7 +150,7 @@ void add_rows() {
     const weft::Tensor x = normal({1 << 20, 2});
     return Work{[=] { return weft::fft(x); }, 0, 16.0 * (1 << 20)};
   });
-  add("embedding/50257x768_4096", false, [] {
+  add("embedding/50257x768_4096", true, [] {
     const weft::Tensor table = normal({50257, 768});
     const weft::Tensor ids = weft::arange(device(), 0, 4096 * 12, 12);
     return Work{[=] { return weft::embedding(table, ids, weft::IndexCheck::trusted); }, 0, 8.0 * 4096 * 768};
@@ -155,7 +158,7 @@ void add_rows() {
 }
 
 void add_products() {
-  for (std::int64_t n : {1024, 2048, 4096, 8192}) {
+  for (std::int64_t n : {256, 512, 1024, 2048, 4096, 8192}) {
     for (weft::DType dtype : {weft::f32, weft::f16}) {
       if (dtype == weft::f16 && !device().features().f16) continue;
       add("matmul/" + std::string(dtype == weft::f16 ? "f16_" : "f32_") + std::to_string(n), n > 1024, [=] {
@@ -165,6 +168,19 @@ void add_products() {
       });
     }
   }
+  for (std::int64_t n : {512, 1024, 4096, 8192}) {
+    add("matmul/i8_" + std::to_string(n), n > 512, [=] {
+      weft::Random generator{1};
+      const weft::Tensor words = weft::random_bits(device(), {n, n / 4}, generator);
+      const auto size = static_cast<double>(n);
+      return Work{[=] { return weft::matmul_int8(words, words); }, 2 * size * size * size};
+    });
+  }
+  const std::int64_t side = device().adapter().type == weft::AdapterType::cpu ? 128 : 512;
+  add("batched_matmul/f32_64x" + std::to_string(side), false, [=] {
+    const weft::Tensor a = normal({64, side, side}), b = normal({64, side, side});
+    return Work{[=] { return weft::matmul(a, b); }, 2.0 * 64 * static_cast<double>(side * side * side)};
+  });
   add("matmul_bias_gelu/f32_1024", false, [] {
     const weft::Tensor a = normal({1024, 1024}), b = normal({1024, 1024}), bias = normal({1024});
     return Work{[=] { return weft::matmul(a, b, {.bias = bias, .activation = weft::Activation::gelu}); },
@@ -180,25 +196,7 @@ void add_products() {
   });
 }
 
-void add_copy() {
-  add("copy/64MiB", false, [] {
-    const weft::Tensor x = normal({1 << 24});
-    const weft::Tensor y = device().empty({1 << 24}, weft::f32);
-    return Work{[=] {
-                  weft::into(y, [&] { return weft::unary(weft::UnaryOp::positive, x); });
-                  return y;
-                },
-                0, 8.0 * (1 << 24)};
-  });
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  weft::bench::add_context();
-  add_copy();
+void add_all() {
   add_conv(1, 64, 56, 64, 3, 1, false);
   add_conv(1, 64, 56, 64, 1, 1, false);
   add_conv(1, 256, 14, 256, 3, 1, false);
@@ -208,6 +206,7 @@ int main(int argc, char** argv) {
   add_conv(8, 128, 28, 128, 3, 1, true);
   add_conv(8, 256, 14, 256, 3, 1, true);
   add_conv(8, 512, 7, 512, 3, 1, true);
+  add_attention("f32", weft::f32, 8, 8, 256, 256, 64, false, false);
   add_attention("f32", weft::f32, 16, 16, 1024, 1024, 64, false, false);
   add_attention("f32", weft::f32, 16, 16, 1024, 1024, 64, true, false);
   add_attention("f16", weft::f16, 32, 32, 4096, 4096, 128, false, true);
@@ -216,7 +215,10 @@ int main(int argc, char** argv) {
   add_attention("decode_f16", weft::f16, 32, 32, 1, 32768, 128, false, true);
   add_rows();
   add_products();
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return weft::bench::bench_main(argc, argv, add_all);
 }

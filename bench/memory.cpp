@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench_device.h"
+#include "bench_main.h"
 #include "raw_webgpu.h"
 
 namespace weft::bench {
@@ -27,6 +28,7 @@ void raw_upload(benchmark::State& state) {
   const auto buffer = raw.buffer(bytes.size(), WGPUBufferUsage_Storage | WGPUBufferUsage_CopyDst);
   for (auto _ : state) {
     raw.write(buffer.get(), bytes);
+    raw.flush();
     raw.wait_idle();
   }
   rate(state);
@@ -122,6 +124,29 @@ void churn(benchmark::State& state) {
   state.counters["retained_MiB"] = static_cast<double>(device().memory().retained_bytes) / (1 << 20);
 }
 
+/// 10,000 mixed allocations and frees, writes and reads among them, on a device of their own; what then is live and
+/// retained.
+void mixed_10000(benchmark::State& state) {
+  Device own = Device::open();
+  for (auto _ : state) {
+    std::vector<Buffer> held(128);
+    std::uint32_t x = 7;
+    for (int i = 0; i < 10'000; ++i) {
+      x = x * 1664525u + 1013904223u;
+      Buffer& slot = held[(x >> 8) % held.size()];
+      slot = own.alloc(1 + (x >> 10) % (4u << 20));
+      if (i % 100 == 0) own.write(slot, 0, pattern(1));
+      if (i % 100 == 50) own.read_as<std::uint8_t>(slot, 0, 1);
+    }
+  }
+  own.synchronize();
+  const MemoryReport now = own.memory();
+  state.SetItemsProcessed(state.iterations() * 10'000);
+  state.counters["live_bytes"] = static_cast<double>(now.live_bytes);
+  state.counters["retained_bytes"] = static_cast<double>(now.retained_bytes);
+  state.counters["cap_bytes"] = static_cast<double>(now.cap_bytes);
+}
+
 void sizes(benchmark::internal::Benchmark* b) {
   for (std::int64_t n : {4ll, 4ll << 10, 64ll << 10, 1ll << 20, 16ll << 20, 256ll << 20}) b->Arg(n);
   b->UseRealTime()->Unit(benchmark::kMicrosecond);
@@ -138,14 +163,11 @@ BENCHMARK(raw_create)->Arg(4096)->Arg(1 << 20)->UseRealTime();
 BENCHMARK(pool_hit)->Arg(4096)->Arg(1 << 20)->UseRealTime();
 BENCHMARK(pool_miss)->Arg(4096)->Arg(1 << 20)->UseRealTime();
 BENCHMARK(churn)->UseRealTime();
+BENCHMARK(mixed_10000)->Iterations(1)->UseRealTime();
 
 }  // namespace
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::add_context();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return weft::bench::bench_main(argc, argv);
 }

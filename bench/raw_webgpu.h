@@ -1,5 +1,6 @@
 // Bare webgpu.h loops: what the same work costs with no runtime around it. They run on Weft's own device, so that both
-// sides share the adapter, the queue and the driver's state. Beside src/webgpu the only place that calls WebGPU.
+// sides share the adapter, the queue and the driver's state. Beside src/webgpu and
+// bare_start.cpp the only place that calls WebGPU.
 #pragma once
 
 #include <cstddef>
@@ -73,6 +74,9 @@ class Raw {
   void write(WGPUBuffer to, std::span<const std::byte> bytes) const {
     wgpuQueueWriteBuffer(queue(), to, 0, bytes.data(), bytes.size());
   }
+
+  /// Sends writes on their way: both implementations hold them until a submit, and call work done before that.
+  void flush() const { wgpuQueueSubmit(queue(), 0, nullptr); }
 
  private:
   webgpu::Gpu& gpu_;

@@ -5,7 +5,8 @@ Set-up:  a virtual environment with onnxruntime-webgpu, onnx and numpy; PYTHONPA
 Run:     VK_DRIVER_FILES=<a driver that Dawn takes> python bench/peers/ort_ops.py [--filter REGEX] [--rounds 7] [--out FILE]
 
 Both sides take numpy arrays and give one: upload, op, readback. Results are compared with each other first. Prints a
-line an op: medians in ms and the ratio (above 1: Weft is faster); FILE gets them as JSON.
+line an op: medians in ms and the ratio (above 1: Weft is faster); FILE gets the seconds of each round as JSON. script/bench
+starts it where it finds Weft's Python package beside the programs.
 """
 import argparse
 import json
@@ -106,27 +107,34 @@ def main():
     for name, op, attributes, inputs, fixed, ours in rows():
         if not re.search(args.filter, name):
             continue
-        made = session(op, attributes, inputs, fixed)
-        feed = {f"i{i}": a for i, a in enumerate(inputs)}
-        theirs = lambda: made.run(None, feed)[0]
-        mine = lambda: np.asarray(ours(*[weft.asarray(a) for a in inputs]))
-        want, got = theirs(), mine()
-        np.testing.assert_allclose(got.reshape(want.shape), want, rtol=2e-3, atol=2e-3, err_msg=name)
-        times = {"theirs": [], "mine": []}
-        for _ in range(args.rounds):
-            for who, work in (("theirs", theirs), ("mine", mine)):
-                start = time.perf_counter()
-                work()
-                times[who].append(time.perf_counter() - start)
-        ratio = statistics.median(t / m for t, m in zip(times["theirs"], times["mine"]))
-        found[name] = {"onnxruntime_ms": statistics.median(times["theirs"]) * 1e3, "weft_ms": statistics.median(times["mine"]) * 1e3,
-                       "ratio": ratio}
-        print(f"{name:44} {found[name]['onnxruntime_ms']:9.2f} {found[name]['weft_ms']:9.2f} {ratio:7.2f}", flush=True)
+        try:
+            found[name] = compare(op, attributes, inputs, fixed, ours, args.rounds)
+        except Exception as e:  # an op that fails is a row that says why
+            found[name] = {"error": f"{type(e).__name__}: {' '.join(str(e).split())}"[:300]}
+            print(f"{name:44} failed: {found[name]['error']}", flush=True)
+            continue
+        theirs, mine = (statistics.median(found[name][who]) * 1e3 for who in ("onnxruntime", "weft"))
+        print(f"{name:44} {theirs:9.2f} {mine:9.2f} {theirs / mine:7.2f}", flush=True)
     if args.out:
         with open(args.out, "w") as f:
-            json.dump({"device": str(weft.default_device()), "onnxruntime": onnxruntime.__version__,
-                       "date": time.strftime("%Y-%m-%dT%H:%M", time.gmtime()), "rows": found}, f, indent=1)
+            json.dump({"device": str(weft.default_device()), "onnxruntime": onnxruntime.__version__, "rows": found}, f, indent=1)
             f.write("\n")
+
+
+def compare(op, attributes, inputs, fixed, ours, rounds):
+    """Seconds of each round on both sides, after their results were found to agree."""
+    made = session(op, attributes, inputs, fixed)
+    feed = {f"i{i}": a for i, a in enumerate(inputs)}
+    sides = {"onnxruntime": lambda: made.run(None, feed)[0], "weft": lambda: np.asarray(ours(*[weft.asarray(a) for a in inputs]))}
+    want, got = sides["onnxruntime"](), sides["weft"]()
+    np.testing.assert_allclose(got.reshape(want.shape), want, rtol=2e-3, atol=2e-3)
+    times = {who: [] for who in sides}
+    for _ in range(rounds):
+        for who, work in sides.items():
+            start = time.perf_counter()
+            work()
+            times[who].append(time.perf_counter() - start)
+    return times
 
 
 if __name__ == "__main__":

@@ -5,15 +5,20 @@
 // result. docs/expressions.md lists the functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "weft/device.h"
 #include "weft/dtype.h"
+#include "weft/error.h"
 #include "weft/ops.h"
 #include "weft/shape.h"
 #include "weft/tensor.h"
@@ -32,6 +37,51 @@ struct EvalStats {
   std::uint64_t operations = 0;  ///< on tensors, after equal ones were shared and scalars folded; views count
   std::uint64_t steps = 0;       ///< of them, what ran by itself: a kernel or a view
   std::uint64_t fused = 0;       ///< of them, what ran inside another's kernel; operations = steps + fused
+};
+
+/// An array that is read in blocks: for what is larger than the device's memory, or the host's.
+struct BlockSource {
+  TensorType type;
+  /// Elements come with the first axis fastest (.npy files in Fortran order), not the last.
+  bool fortran_order = false;
+  /// Fills `out` with the elements [begin, end) along `axis`, dense in the order above. Called by one thread at a time,
+  /// not the caller's. An array without axes has one element along axis 0.
+  std::function<void(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out)> read;
+};
+
+/// How much of a device's memory evaluations may take. WebGPU does not tell what there is.
+struct MemoryBudget {
+  std::uint64_t bytes = 0;  ///< past it, evaluate in blocks where that can be done
+  std::uint64_t limit = 0;  ///< past it nothing can be evaluated at once; 0: not known
+};
+/// `wanted` bytes, else WEFT_MEMORY_BYTES, as both. Without them: where the device's memory is the host's (CPU and
+/// integrated adapters) half of what the host has free, with all of it as limit; else 2 GiB, and no limit known.
+MemoryBudget memory_budget(const Device& device, std::uint64_t wanted = 0);
+
+struct StreamOptions {
+  std::uint64_t memory = 0;       ///< for buffers on the device; 0: memory_budget(device).bytes
+  std::uint64_t block_bytes = 0;  ///< of the largest tensor of a block, about; 0: 32 MiB
+  /// Bytes read or written since the last call; called by threads of the evaluation's own.
+  std::function<void(std::uint64_t)> advance{};
+};
+
+/// Device memory that evaluate() takes.
+struct MemoryNeed {
+  std::uint64_t bytes = 0;           ///< inputs, intermediate values and result at their worst moment, about
+  std::uint64_t largest_tensor = 0;  ///< bytes of the largest of them
+};
+
+/// How an expression would be evaluated in blocks.
+struct StreamPlan {
+  /// Why it can't be done within the memory, as stream() throws it; nothing when it can.
+  std::optional<Error> refusal;
+  // -- where there is no refusal
+  std::uint64_t bytes = 0;           ///< that stream() takes on the device, about
+  std::uint64_t transfer_bytes = 0;  ///< that all passes read, and write
+  std::int64_t blocks = 0;
+  std::size_t passes = 0;                     ///< over the inputs: x - mean(x, 0) takes two
+  std::map<std::string, std::size_t> inputs;  ///< those that are cut, and along which axis
+  std::optional<std::size_t> result_axis;     ///< along which the result is cut; none: it comes whole
 };
 
 /// A parsed expression. Immutable; copies share it; any thread may use it.
@@ -59,6 +109,29 @@ class Expression {
   /// subexpressions once, and intermediates are given back as soon as their last use is recorded. Inputs must be
   /// tensors of `device`. When it throws, the inputs are as they were.
   Tensor evaluate(const Device& device, const Values& inputs, EvalStats* stats = nullptr) const;
+
+  /// What evaluate() would take. Checks as check() does; needs no device.
+  MemoryNeed memory_need(const Types& inputs) const;
+
+  // -- in blocks, for arrays larger than the device's memory --------------------------------------------------------
+  using Sources = std::map<std::string, std::variant<Tensor, Scalar, BlockSource>>;
+  /// Takes the elements [begin, end) along `axis` of the result, row-major; called in order, by one thread that is not
+  /// the caller's.
+  using BlockSink =
+      std::function<void(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<const std::byte>)>;
+
+  /// Checks as check() does, and finds the best way to cut large inputs into blocks along an axis: elementwise
+  /// operations follow it, others along their other axes, reductions and products over it by joining the blocks'
+  /// results. Reads and runs nothing; `options.advance` is not called.
+  StreamPlan plan_stream(const Device& device, const Sources& inputs, const StreamOptions& options = {}) const;
+
+  /// Evaluates as plan_stream() tells, with reading, upload, computing, readback and writing of different blocks going
+  /// on at once. A result that is cut goes to `sink`; another is returned, as work recorded. Equal bit by bit to
+  /// evaluate() where every value depends on one block; reductions along the axis that is cut are joined in pairs,
+  /// always the same ones, so that errors grow with the logarithm of the count of blocks. Blocks. Throws the plan's
+  /// refusal before anything is read, what `read` and `sink` throw, and what evaluate() throws.
+  std::optional<Tensor> stream(const Device& device, const Sources& inputs, const BlockSink& sink,
+                               const StreamOptions& options = {}, EvalStats* stats = nullptr) const;
 
  private:
   struct State;

@@ -45,6 +45,32 @@ struct HostArray {
 /// holds is ever allocated.
 HostArray load(const std::string& spec);
 
+/// An array in a file, opened and not read: for what is larger than memory. Copies share the open file; any thread may
+/// read. What is read later is what the file then holds; a writer that replaces the file (save_npy does) changes
+/// nothing.
+class ArrayFile {
+ public:
+  /// `spec` as in load(), and the same errors. A member of an .npz archive is checked against its CRC, and a compressed
+  /// one unpacked into memory, here.
+  static ArrayFile open(const std::string& spec);
+
+  FileDType dtype() const noexcept;
+  const Shape& shape() const noexcept;
+  /// The first axis is the fastest, in the file and in what read() gives.
+  bool fortran_order() const noexcept;
+  /// All of it, as load() gives it.
+  HostArray load() const;
+  /// The elements [begin, end) along `axis`, dense in the file's order of axes, in native byte order. `out` has room
+  /// for just these. An array without axes has one element along axis 0. Throws Error{io_error} when the file has
+  /// become shorter, or can't be read.
+  void read(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out) const;
+
+ private:
+  struct State;
+  explicit ArrayFile(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
 /// One .npy file, versions 1.0 to 3.0, either byte order, C or Fortran order, memory-mapped where no conversion is due.
 HostArray load_npy(const std::filesystem::path& path);
 /// The same from memory; `bytes` must outlive nothing: the result owns a copy. For fuzzing and for .npz members.
@@ -68,6 +94,33 @@ struct Conversion {
 /// the first value that does not fit). Complex is refused. `name` is used in messages.
 Conversion as_device_dtype(const HostArray& array, std::string_view name, bool allow_downcast);
 
+/// The type in which as_device_dtype gives arrays of `dtype`; refuses what it refuses.
+FileDType device_type_of(FileDType dtype, std::string_view name, bool allow_downcast);
+
+/// An ArrayFile whose elements come as as_device_dtype makes them. One thread at a time.
+class ComputableFile {
+ public:
+  /// Throws as as_device_dtype does for types that it refuses.
+  ComputableFile(ArrayFile file, std::string name, bool allow_downcast);
+
+  DType dtype() const;
+  const ArrayFile& file() const noexcept { return file_; }
+  /// As ArrayFile::read, in dtype(). Throws also Error{out_of_range} for a value that does not fit.
+  void read(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out);
+  /// All of it.
+  HostArray load();
+  /// The conversion's note, about what was read so far; nothing where there is no conversion.
+  std::optional<std::string> note() const;
+
+ private:
+  ArrayFile file_;
+  std::string name_;
+  FileDType type_;
+  std::vector<std::byte> raw_;
+  std::size_t overflows_ = 0;
+  std::optional<std::string> whole_note_;
+};
+
 /// Writes a version 1.0 .npy (C order, little endian, data at a multiple of 64), atomically: a temporary file beside
 /// `path`, flushed, then renamed. On failure throws Error{io_error} and leaves no file and no temporary behind; a file
 /// that was there stays as it was. Symbolic links are followed; a pipe or device (/dev/stdout) is written directly.
@@ -77,6 +130,30 @@ inline void save_npy(const std::filesystem::path& path, DType dtype, const Shape
                      std::span<const std::byte> bytes) {
   save_npy(path, file_dtype(dtype), shape, bytes);
 }
+
+/// A .npy file as save_npy writes it, in blocks. The file appears, whole, with finish(); until then what there was
+/// stays. One thread at a time.
+class NpyWriter {
+ public:
+  /// Makes the temporary file and takes the room it needs, where the file system can tell. Throws as save_npy does.
+  NpyWriter(const std::filesystem::path& path, FileDType dtype, const Shape& shape);
+  /// Removes the temporary file unless finish() returned.
+  ~NpyWriter();
+  NpyWriter(const NpyWriter&) = delete;
+  NpyWriter& operator=(const NpyWriter&) = delete;
+
+  /// The elements [begin, end) along `axis`, row-major. Each element is to be written once, in any order; into a pipe
+  /// or device from the first to the last only: Error{unsupported} when blocks do not come so.
+  void write(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes);
+  /// Flushes, and renames. Throws Error{invalid_argument} when fewer bytes were written than the array has.
+  void finish();
+  /// The file to remove if the process is to end before finish(); empty for a pipe or device.
+  const std::filesystem::path& temporary() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// numpy's print of an array (`print(a)`): brackets, columns aligned, precision 8, cut in the middle past `threshold`
 /// elements with 3 at each edge. `bytes` are row-major. As numpy 2.3 and later, whose switch to exponents depends on

@@ -210,6 +210,7 @@ BackendTile ComputeBackend::recommended_tile_for(std::uint64_t m, std::uint64_t 
   problem.m = std::max<std::uint64_t>(m, 1);
   problem.n = std::max<std::uint64_t>(n, 1);
   problem.k = std::max<std::uint64_t>(k, 1);
+  problem.subgroup = ops::fixed_subgroup(d.features());
   const auto kind = d.adapter().type == AdapterType::cpu ? ops::DeviceClass::cpu : ops::DeviceClass::gpu;
   const ops::MatmulPlan plan = ops::choose(kind, d.limits(), problem);
   return {plan.tile_m, plan.tile_n, 16};

@@ -38,8 +38,8 @@ void protect_expression(const CLI::App& command, std::vector<std::string>& words
       word.insert(0, " ");
       return;
     }
-    const bool takes_value =
-        word == "-o" || word == "--output" || word == "--device" || word == "--threshold" || word == "--trace";
+    const bool takes_value = word == "-o" || word == "--output" || word == "--device" || word == "--threshold" ||
+                             word == "--trace" || word == "--memory" || word == "--block-bytes";
     if (takes_value) ++i;
   }
 }

@@ -18,6 +18,7 @@ void add_common_options(CLI::App& command, CommonOptions& to) {
                    "Read float64 as float32, and int64 as int32 where the values fit");
   command.add_option("--threshold", to.threshold, "Print arrays of more elements cut in the middle (1000)")
       ->check(CLI::NonNegativeNumber);
+  command.add_flag("--no-progress", to.no_progress, "Show no progress line, on a terminal neither");
 }
 
 io::HostArray load_array(const std::string& file, const CommonOptions& options) {

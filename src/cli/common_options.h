@@ -14,10 +14,11 @@ struct CommonOptions {
   bool stats = false;
   bool json = false;
   bool allow_downcast = false;
+  bool no_progress = false;
   std::int64_t threshold = 1000;
   TraceOptions trace;
 };
-/// --device, --stats, --json, --allow-downcast, --threshold, --trace, --profile.
+/// --device, --stats, --json, --allow-downcast, --threshold, --trace, --profile, --no-progress.
 void add_common_options(CLI::App& command, CommonOptions& to);
 
 /// The array of a file, in a dtype that devices have; a conversion is told on stderr.

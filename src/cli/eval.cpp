@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +13,8 @@
 #include "cli/arrays.h"
 #include "cli/common_options.h"
 #include "cli/error_report.h"
+#include "cli/eval_inputs.h"
+#include "cli/eval_stream.h"
 #include "cli/progress.h"
 #include "cli/stats_report.h"
 #include "weft/expr.h"
@@ -27,58 +27,65 @@ struct EvalOptions {
   std::string expression;
   std::vector<std::string> inputs;
   std::string output;
+  EvalStreamOptions stream;
   CommonOptions common;
 };
 
-struct Inputs {
-  std::map<std::string, io::HostArray> arrays;
-  Expression::Types types;
-  std::uint64_t bytes = 0;
+/// What there is of a result on the host.
+struct Result {
+  TensorType type;
+  HostBytes bytes;
 };
 
-Inputs load_inputs(const EvalOptions& options) {
-  Inputs out;
-  for (const std::string& word : options.inputs) {
-    const auto [name, value] = split_assignment(word, "name=FILE or name=NUMBER");
-    if (out.types.contains(name)) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is given twice", name), "give each name once");
-    }
-    if (const auto number = parse_number(value)) {
-      out.types.emplace(name, *number);
-      continue;
-    }
-    io::HostArray array = load_array(value, options.common);
-    out.types.emplace(name, TensorType{array.shape, *io::device_dtype(array.dtype), value});
-    out.bytes += array.bytes.size();
-    out.arrays.emplace(name, std::move(array));
+nlohmann::json result_json(const EvalOptions& options, const Result& result) {
+  nlohmann::json out = {{"shape", nlohmann::json::array()}, {"dtype", to_string(result.type.dtype)}};
+  for (std::int64_t n : result.type.shape) out["shape"].push_back(n);
+  if (!options.output.empty()) out["file"] = options.output;
+  const bool is_short = element_count(result.type.shape) <= options.common.threshold;
+  if (options.output.empty() && is_short) {
+    out["values"] = values_json(result.bytes.data.get(), result.type.shape, result.type.dtype);
   }
   return out;
 }
 
-nlohmann::json result_json(const EvalOptions& options, const Tensor& result, const HostBytes& bytes) {
-  nlohmann::json out = {{"shape", nlohmann::json::array()}, {"dtype", to_string(result.dtype())}};
-  for (std::int64_t n : result.shape()) out["shape"].push_back(n);
-  if (!options.output.empty()) out["file"] = options.output;
-  const bool is_short = result.size() <= options.common.threshold;
-  if (options.output.empty() && is_short) {
-    out["values"] = values_json(bytes.data.get(), result.shape(), result.dtype());
+Tensor evaluate_at_once(const Expression& expression, const Device& device, EvalInputs& inputs, Progress& progress,
+                        Report& report) {
+  Expression::Values values = inputs.upload(device, progress, report.times.load, report.times.upload);
+  const Stopwatch watch(report.times.compute);
+  progress.phase("compiling");
+  Tensor result = expression.evaluate(device, values, &report.fusion);
+  values.clear();
+  progress.phase("computing");
+  Device(device).synchronize();
+  return result;
+}
+
+/// Reads the result, and writes it to the file when there is one.
+void deliver(const EvalOptions& options, const Tensor& tensor, Result& result, Progress& progress, Report& report) {
+  {
+    const Stopwatch watch(report.times.read);
+    progress.phase("reading", tensor.nbytes());
+    result.bytes = download(tensor, &progress);
   }
-  return out;
+  if (options.output.empty()) return;
+  const Stopwatch watch(report.times.save);
+  progress.phase("saving", tensor.nbytes());
+  save(options.output, tensor, result.bytes);
 }
 
 void evaluate(const EvalOptions& options) {
   Report report;
-  Progress progress;
+  Progress progress(!options.common.no_progress);
   const Expression expression = Expression::parse(options.expression);
   if (!options.output.empty()) check_output(options.output);
   check_trace_file(options.common.trace);
-  std::optional<Inputs> inputs;
+  std::optional<EvalInputs> inputs;
   {
     const Stopwatch watch(report.times.load);
-    progress.phase("loading");
-    inputs = load_inputs(options);
+    progress.phase("opening the files");
+    inputs.emplace(options.inputs, options.common);
   }
-  expression.check(inputs->types);
+  expression.check(inputs->types());
 
   std::optional<Device> device;
   {
@@ -86,43 +93,31 @@ void evaluate(const EvalOptions& options) {
     progress.phase("opening the device");
     device = open_device(options.common.device, KernelsOf::library);
   }
-  expression.check(inputs->types, &*device);
+  Result result{expression.check(inputs->types(), &*device), {}};
+  const Expression::Sources sources = inputs->sources();
+  StreamDecision decision(expression, *device, inputs->types(), sources, options.stream);
 
   std::optional<Profiler> profiler = start_profile(options.common.trace, *device);
-  Expression::Values values;
-  {
-    const Stopwatch watch(report.times.upload);
-    progress.phase("uploading", inputs->bytes);
-    for (const auto& [name, type] : inputs->types) {
-      if (const Scalar* number = std::get_if<Scalar>(&type))
-        values.emplace(name, *number);
-      else
-        values.emplace(name, upload(*device, inputs->arrays.at(name), &progress));
+  std::optional<Tensor> tensor;
+  bool streams = decision.streams();
+  if (!streams) {
+    try {
+      tensor = evaluate_at_once(expression, *device, *inputs, progress, report);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_memory || !decision.falls_back()) throw;
+      print_note("the device ran out of memory: once more, in blocks (--memory says how much there is)");
+      device->trim();
+      streams = true;
     }
-    inputs->arrays.clear();
   }
-
-  Tensor result;
-  {
-    const Stopwatch watch(report.times.compute);
-    progress.phase("compiling");
-    result = expression.evaluate(*device, values, &report.fusion);
-    values.clear();
-    progress.phase("computing");
-    device->synchronize();
+  if (streams) {
+    const StreamOptions stream{.memory = decision.memory(), .block_bytes = options.stream.block_bytes};
+    tensor = evaluate_in_blocks(expression, *device, sources, stream, decision.plan(), result.type, options.output,
+                                result.bytes, progress, report);
+    inputs->print_notes();
   }
-  HostBytes bytes;
-  {
-    const Stopwatch watch(report.times.read);
-    progress.phase("reading", result.nbytes());
-    bytes = download(result, &progress);
-  }
+  if (tensor) deliver(options, *tensor, result, progress, report);
   const std::optional<Trace> trace = finish_profile(profiler);
-  if (!options.output.empty()) {
-    const Stopwatch watch(report.times.save);
-    progress.phase("saving", result.nbytes());
-    save(options.output, result, bytes);
-  }
   progress.finish();
 
   report.work = device->stats();
@@ -131,10 +126,10 @@ void evaluate(const EvalOptions& options) {
   report_profile(options.common.trace, trace);
   if (options.common.json) {
     const nlohmann::json out = {
-        {"result", result_json(options, result, bytes)}, {"device", device_json(*device)}, {"stats", to_json(report)}};
+        {"result", result_json(options, result)}, {"device", device_json(*device)}, {"stats", to_json(report)}};
     fmt::print("{}\n", out.dump());
   } else if (options.output.empty()) {
-    fmt::print("{}\n", io::format_array(io::file_dtype(result.dtype()), result.shape(), bytes.span(),
+    fmt::print("{}\n", io::format_array(io::file_dtype(result.type.dtype), result.type.shape, result.bytes.span(),
                                         static_cast<std::size_t>(options.common.threshold)));
   }
 }
@@ -151,6 +146,7 @@ void add_eval(CLI::App& app) {
       ->required();
   command->add_option("INPUTS", options->inputs, "name=FILE (.npy, .npz:array, .safetensors:tensor) or name=NUMBER");
   command->add_option("-o,--output", options->output, "Write the result to this .npy file instead of printing it");
+  add_stream_options(*command, options->stream);
   add_common_options(*command, options->common);
   command->footer(
       "Examples:\n"
@@ -158,6 +154,8 @@ void add_eval(CLI::App& app) {
       "  weft eval 'd = sum(a*a, 1, keepdims=1) - 2*(a @ b.T) + sum(b*b, 1); argmin(d, axis=1)' a=a.npy b=b.npy\n"
       "  weft eval 'x * k' x=data.npz:x k=2.5 --stats\n"
       "  weft eval 'softmax(x @ w)' x=x.npy w=w.npy -o y.npy --profile --trace trace.json\n"
+      "  weft eval '(x - mean(x, 0)) / std(x, 0)' x=80GB.npy -o y.npy --memory 4G\n"
+      "Files larger than the device's memory are read and written in blocks where the expression allows it.\n"
       "A number is a number: for a file named 3 write ./3.");
   command->callback([options] { evaluate(*options); });
 }

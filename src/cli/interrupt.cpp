@@ -11,12 +11,14 @@ namespace {
 volatile std::sig_atomic_t held = 0;
 volatile std::sig_atomic_t pending = 0;
 volatile std::sig_atomic_t line_visible = 0;
+const char* volatile unfinished = nullptr;
 
 [[noreturn]] void leave(int signal) {
   if (line_visible != 0) {
     constexpr std::string_view kClear = "\r\x1b[2K";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, kClear.data(), kClear.size());
   }
+  if (unfinished != nullptr) unlink(unfinished);
   _exit(128 + signal);
 }
 
@@ -47,6 +49,14 @@ HoldInterrupts::HoldInterrupts() noexcept {
 HoldInterrupts::~HoldInterrupts() {
   held = 0;
   if (pending != 0) leave(pending);
+}
+
+UnfinishedFile::UnfinishedFile(const std::filesystem::path& path) : path_(path.string()) {
+  unfinished = path_.c_str();
+}
+
+UnfinishedFile::~UnfinishedFile() {
+  unfinished = nullptr;
 }
 
 void set_line_visible(bool visible) noexcept {

@@ -1,6 +1,9 @@
 // cli/interrupt.h - Ctrl-C.
 #pragma once
 
+#include <filesystem>
+#include <string>
+
 namespace weft::cli {
 
 /// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143. The driver frees what the GPU
@@ -14,6 +17,18 @@ class HoldInterrupts {
   ~HoldInterrupts();
   HoldInterrupts(const HoldInterrupts&) = delete;
   HoldInterrupts& operator=(const HoldInterrupts&) = delete;
+};
+
+/// While one lives, a signal that ends the process removes this file. One at a time.
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(const std::filesystem::path& path);
+  ~UnfinishedFile();
+  UnfinishedFile(const UnfinishedFile&) = delete;
+  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
+
+ private:
+  std::string path_;
 };
 
 /// Tells the handler that a progress line stands on the terminal, to be cleared.

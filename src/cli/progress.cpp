@@ -4,6 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 
 #include "cli/interrupt.h"
@@ -20,10 +22,20 @@ std::size_t terminal_width() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+constexpr std::size_t kBar = 20;
+
+/// "3 s", "4:05", "2:30:00".
+std::string seconds_text(double seconds) {
+  const auto s = static_cast<std::int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
 }  // namespace
 
-Progress::Progress() {
-  if (isatty(STDERR_FILENO) == 1) watcher_ = std::thread([this] { watch(); });
+Progress::Progress(bool wanted) {
+  if (wanted && isatty(STDERR_FILENO) == 1) watcher_ = std::thread([this] { watch(); });
 }
 
 Progress::~Progress() {
@@ -53,8 +65,12 @@ std::string Progress::line() const {
   if (total_ == 0 || done == 0) {
     return fmt::format("{}{} {:.1f} s", name_, total_ == 0 ? "" : " " + bytes_text(total_), seconds);
   }
-  return fmt::format("{} {} of {}, {}/s", name_, bytes_text(done), bytes_text(total_),
-                     bytes_text(static_cast<std::uint64_t>(static_cast<double>(done) / seconds)));
+  const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total_));
+  const auto filled = static_cast<std::size_t>(share * kBar);
+  return fmt::format("{} [{}{}] {:.0f}% {} of {}, {}/s, {} left", name_, std::string(filled, '#'),
+                     std::string(kBar - filled, '.'), share * 100, bytes_text(done), bytes_text(total_),
+                     bytes_text(static_cast<std::uint64_t>(static_cast<double>(done) / seconds)),
+                     seconds_text(seconds / share - seconds));
 }
 
 void Progress::watch() {

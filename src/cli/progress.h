@@ -11,11 +11,12 @@
 
 namespace weft::cli {
 
-/// Shows the current phase, its bytes and rate on stderr once the whole has lasted about a second, and clears the line
-/// at the end. Where stderr is no terminal it shows nothing. One thread calls it.
+/// Shows the current phase on stderr once the whole has lasted about a second: a bar, bytes, rate and the time left
+/// where the bytes are known. Clears the line at the end. Where stderr is no terminal it shows nothing. One thread
+/// calls it, but for advance().
 class Progress {
  public:
-  Progress();
+  explicit Progress(bool wanted = true);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

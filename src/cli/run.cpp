@@ -212,7 +212,7 @@ std::vector<Output> outputs_of(const Job& job) {
 
 void run_kernel(const RunOptions& options) {
   Report report;
-  Progress progress;
+  Progress progress(!options.common.no_progress);
   std::optional<Job> job;
   {
     const Stopwatch watch(report.times.load);

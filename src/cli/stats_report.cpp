@@ -83,6 +83,9 @@ nlohmann::json to_json(const Report& r) {
       {"bind_group_misses", r.work.bind_group_misses},
       {"pool_hits", r.work.pool_hits},
       {"pool_allocations", r.work.pool_allocations},
+      {"blocks", r.blocks},
+      {"block_passes", r.passes},
+      {"bytes_streamed", r.streamed_bytes},
       {"times_ms",
        {{"load", r.times.load},
         {"open", r.times.open},
@@ -90,6 +93,7 @@ nlohmann::json to_json(const Report& r) {
         {"compile", r.times.compile},
         {"compute", r.times.compute},
         {"read", r.times.read},
+        {"stream", r.times.stream},
         {"save", r.times.save}}},
   };
 }
@@ -98,6 +102,10 @@ void print_stats(const Report& r) {
   const Stats& w = r.work;
   if (r.fusion.operations > 0) {
     fmt::print(stderr, "operations   {} in {} steps, {} fused\n", r.fusion.operations, r.fusion.steps, r.fusion.fused);
+  }
+  if (r.blocks > 0) {
+    fmt::print(stderr, "streamed     {} in {} block{} and {} pass{}{}\n", bytes_text(r.streamed_bytes), r.blocks,
+               r.blocks == 1 ? "" : "s", r.passes, r.passes == 1 ? "" : "es", rate(r.streamed_bytes, r.times.stream));
   }
   fmt::print(stderr, "dispatches   {} in {} submits, {} copies\n", w.dispatches, w.submits, w.copies);
   fmt::print(stderr, "bytes        {} up, {} down, {} at most on the device\n", bytes_text(w.bytes_uploaded),

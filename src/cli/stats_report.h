@@ -17,6 +17,7 @@ namespace weft::cli {
 /// `compute`.
 struct Times {
   double load = 0, open = 0, upload = 0, compile = 0, compute = 0, read = 0, save = 0;
+  double stream = 0;  ///< loading to saving, of an evaluation in blocks
 };
 
 /// Adds the time until it goes to one of them.
@@ -40,7 +41,10 @@ std::string bytes_text(std::uint64_t bytes);
 struct Report {
   Stats work;  ///< of the command's device
   Times times;
-  EvalStats fusion;  ///< of an evaluation; zeros for a kernel
+  EvalStats fusion;         ///< of an evaluation; zeros for a kernel
+  std::int64_t blocks = 0;  ///< of an evaluation in blocks, else 0
+  std::size_t passes = 0;
+  std::uint64_t streamed_bytes = 0;  ///< read from files and written
 };
 nlohmann::json to_json(const Report& report);
 void print_stats(const Report& report);

@@ -2,55 +2,50 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
+#include <cstring>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "ops/elementwise.h"
+#include "ops/scalar.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft::expr {
 namespace {
 
-class Evaluation {
+class StepRun {
  public:
-  Evaluation(const Device& device, const Graph& graph, const std::function<Tensor(const std::string&)>& input)
-      : device_(device), graph_(graph), input_(input) {}
+  StepRun(const Device& device, const Graph& graph, const StepSources& sources)
+      : device_(device), graph_(graph), sources_(sources) {}
 
-  void run(const Step& step) {
-    Tensor made;
+  Tensor run(const Step& step) {
     switch (step.kind) {
-      case Step::Kind::single: made = single(graph_[step.result]); break;
-      case Step::Kind::program: made = program(step); break;
-      case Step::Kind::matmul: made = matmul(step); break;
+      case Step::Kind::single: return single(step.result);
+      case Step::Kind::program: return program(step);
+      case Step::Kind::matmul: break;
     }
-    const Operation& op = graph_[step.result];
-    if (made.shape() != op.shape || made.dtype() != op.dtype) {
-      throw Error(ErrorCode::internal,
-                  fmt::format("an operation gave {} {}, and {} {} was foreseen", to_string(made.dtype()),
-                              to_string(made.shape()), to_string(op.dtype), to_string(op.shape)),
-                  "report this, with the expression");
-    }
-    tensors_.insert_or_assign(step.result, std::move(made));
-    for (OpId id : step.release) tensors_.erase(id);
+    return matmul(step);
   }
 
-  Tensor take(OpId id) { return std::move(tensors_.at(id)); }
-
  private:
-  const Tensor& operand(const Operation& op, std::size_t i) const { return tensors_.at(op.operands[i]); }
+  Tensor operand(const Operation& op, std::size_t i) const { return sources_.tensor(op.operands[i]); }
 
-  Tensor single(const Operation& op) {
+  Tensor single(OpId id) {
+    const Operation& op = graph_[id];
     switch (op.kind) {
-      case OpKind::input: return input_(op.name);
+      case OpKind::input: return sources_.input(op.name);
       case OpKind::constant: return Device(device_).upload_array(op.bytes, op.shape, op.dtype);
       case OpKind::scalar:
-      case OpKind::full: return full(device_, op.shape, op.value, op.dtype);
+      case OpKind::full: return element_count(op.shape) == 1 ? number(op) : full(device_, op.shape, op.value, op.dtype);
       case OpKind::arange: return arange(device_, op.value, op.stop, op.step, op.dtype);
       case OpKind::transpose: return transpose(operand(op, 0), op.numbers);
-      case OpKind::reshape: return reshape(operand(op, 0), op.shape);
-      case OpKind::broadcast: return broadcast_to(operand(op, 0), op.shape);
+      case OpKind::reshape: return reshape(operand(op, 0), sources_.shape(id));
+      case OpKind::broadcast: return broadcast_to(operand(op, 0), sources_.shape(id));
       case OpKind::slice: return slice(operand(op, 0), axis(op), op.from, op.to, op.numbers[0]);
       case OpKind::select: return select(operand(op, 0), axis(op), op.numbers[0]);
       case OpKind::take: return weft::take(operand(op, 0), operand(op, 1), axis(op));
@@ -67,6 +62,22 @@ class Evaluation {
       case OpKind::cast: break;  // planned as programs
     }
     throw Error(ErrorCode::internal, "an elementwise operation outside a program", "report this, with the expression");
+  }
+
+  /// One element goes to the device as bytes: a kernel that writes it would be compiled first, which takes longer than
+  /// all else that `weft eval 1+1` does.
+  Tensor number(const Operation& op) const {
+    const std::uint32_t bits = ops::param_bits(ops::stored_scalar("full", op.value, op.dtype), op.dtype);
+    std::array<std::byte, 4> bytes{};
+    if (op.dtype == DType::f16) {
+      const float16 half(std::bit_cast<float>(bits));
+      std::memcpy(bytes.data(), &half, sizeof half);
+    } else if (op.dtype == DType::bool_) {
+      bytes[0] = std::byte{bits != 0};
+    } else {
+      std::memcpy(bytes.data(), &bits, sizeof bits);
+    }
+    return Device(device_).upload_array(std::span(bytes).first(size_of(op.dtype)), op.shape, op.dtype);
   }
 
   static std::int64_t axis(const Operation& op) { return static_cast<std::int64_t>(op.axis); }
@@ -105,16 +116,16 @@ class Evaluation {
     const MatmulFinish finish = finish_of(graph_, step);
     const Operation& product = graph_[finish.product];
     MatmulOptions options;
-    if (finish.bias) options.bias = tensors_.at(*finish.bias);
+    if (finish.bias) options.bias = sources_.tensor(*finish.bias);
     options.activation = finish.activation;
-    if (finish.residual) options.residual = tensors_.at(*finish.residual);
+    if (finish.residual) options.residual = sources_.tensor(*finish.residual);
     return weft::matmul(operand(product, 0), operand(product, 1), options);
   }
 
   Tensor program(const Step& step) const {
     ops::ElementProgram program;
     std::unordered_map<OpId, std::int32_t> nodes;
-    for (OpId id : step.operands) nodes[id] = program.input(tensors_.at(id));
+    for (OpId id : step.operands) nodes[id] = program.input(sources_.tensor(id));
     const auto node = [&](OpId id) {
       const auto it = nodes.find(id);
       if (it != nodes.end()) return it->second;
@@ -133,13 +144,12 @@ class Evaluation {
       }
       nodes[id] = made;
     }
-    return program.run(device_, graph_.shape(step.result), nodes.at(step.result));
+    return program.run(device_, sources_.shape(step.result), nodes.at(step.result));
   }
 
   const Device& device_;
   const Graph& graph_;
-  const std::function<Tensor(const std::string&)>& input_;
-  std::unordered_map<OpId, Tensor> tensors_;
+  const StepSources& sources_;
 };
 
 /// What is about the data or the expression, and so has a place in it.
@@ -149,20 +159,39 @@ bool is_about_data(ErrorCode code) {
 
 }  // namespace
 
-Tensor evaluate(const Device& device, const Graph& graph, const Plan& plan,
-                const std::function<Tensor(const std::string&)>& input,
-                const std::function<void(const Error&, Span)>& explain) {
-  Evaluation evaluation(device, graph, input);
-  for (const Step& step : plan.steps) {
-    try {
-      evaluation.run(step);
-    } catch (const Error& error) {
-      if (!is_about_data(error.code())) throw;
-      explain(error, graph[step.result].span);
-      throw;
-    }
+Tensor run_step(const Device& device, const Graph& graph, const Step& step, const StepSources& sources) {
+  Tensor made = StepRun(device, graph, sources).run(step);
+  const Shape shape = sources.shape(step.result);
+  const DType dtype = graph.dtype(step.result);
+  if (made.shape() != shape || made.dtype() != dtype) {
+    throw Error(ErrorCode::internal,
+                fmt::format("an operation gave {} {}, and {} {} was foreseen", to_string(made.dtype()),
+                            to_string(made.shape()), to_string(dtype), to_string(shape)),
+                "report this, with the expression");
   }
-  return evaluation.take(plan.result);
+  return made;
+}
+
+Tensor explained(const Graph& graph, const Step& step, const Explain& explain, const std::function<Tensor()>& run) {
+  try {
+    return run();
+  } catch (const Error& error) {
+    if (!is_about_data(error.code())) throw;
+    explain(error, graph[step.result].span);
+    throw;
+  }
+}
+
+Tensor evaluate(const Device& device, const Graph& graph, const Plan& plan,
+                const std::function<Tensor(const std::string&)>& input, const Explain& explain) {
+  std::unordered_map<OpId, Tensor> tensors;
+  const StepSources sources{[&](OpId id) { return tensors.at(id); }, input, [&](OpId id) { return graph.shape(id); }};
+  for (const Step& step : plan.steps) {
+    Tensor made = explained(graph, step, explain, [&] { return run_step(device, graph, step, sources); });
+    tensors.insert_or_assign(step.result, std::move(made));
+    for (OpId id : step.release) tensors.erase(id);
+  }
+  return std::move(tensors.at(plan.result));
 }
 
 }  // namespace weft::expr

@@ -56,8 +56,13 @@ std::optional<Activation> activation_of(const Operation& op) {
 
 class Planner {
  public:
-  Planner(const Graph& graph, OpId result)
-      : graph_(graph), result_(result), live_(graph.size()), users_(graph.size()), group_(graph.size()) {}
+  Planner(const Graph& graph, OpId result, std::span<const OpId> apart)
+      : graph_(graph),
+        result_(result),
+        apart_(apart),
+        live_(graph.size()),
+        users_(graph.size()),
+        group_(graph.size()) {}
 
   Plan run() {
     mark_live();
@@ -173,6 +178,7 @@ class Planner {
     const auto after = [&](OpId value, Behind what) -> std::optional<std::vector<OpId>> {
       const Operation& before = graph_[value];
       if (users_[value].size() != 1 || before.shape != op.shape || before.dtype != op.dtype) return std::nullopt;
+      if (std::find(apart_.begin(), apart_.end(), value) != apart_.end()) return std::nullopt;
       auto chain = before.kind == OpKind::matmul ? std::optional(std::vector{value}) : chain_to(value, what);
       if (chain) chain->push_back(id);
       return chain;
@@ -215,6 +221,7 @@ class Planner {
 
   const Graph& graph_;
   const OpId result_;
+  const std::span<const OpId> apart_;
   std::vector<bool> live_;
   std::vector<std::vector<OpId>> users_;
   std::vector<std::optional<std::size_t>> group_;  // by operation
@@ -223,8 +230,8 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const Graph& graph, OpId result) {
-  return Planner(graph, result).run();
+Plan make_plan(const Graph& graph, OpId result, std::span<const OpId> apart) {
+  return Planner(graph, result, apart).run();
 }
 
 MatmulFinish finish_of(const Graph& graph, const Step& step) {

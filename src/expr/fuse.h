@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "expr/graph.h"
@@ -33,8 +34,8 @@ struct Plan {
 /// value is needed outside it too, the kernel would read more than ElementProgram::kMaxInputs tensors or hold too many
 /// operations, or a dear function would be computed again for each element that it broadcasts to. A product is one
 /// kernel with an added bias, an activation (relu, gelu, silu) and an added residual behind it, in this order, each
-/// where there is one.
-Plan make_plan(const Graph& graph, OpId result);
+/// where there is one; not so behind a product of `apart`, whose own value is needed.
+Plan make_plan(const Graph& graph, OpId result, std::span<const OpId> apart = {});
 
 /// What follows the product of a step `matmul`.
 struct MatmulFinish {

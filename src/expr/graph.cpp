@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "expr/joining.h"
 #include "ops/infer.h"
 #include "weft/error.h"
 
@@ -288,11 +289,24 @@ OpId Graph::matmul(OpId a, OpId b) {
   return cast(product, operands);
 }
 
-OpId Graph::library(std::string key, const Shape& shape, DType dtype, std::span<const OpId> operands, LibraryCall run) {
+OpId Graph::library(std::string key, const Shape& shape, DType dtype, std::span<const OpId> operands, LibraryCall run,
+                    const Slices& slices) {
   Operation op{.kind = OpKind::library, .dtype = dtype, .shape = shape};
   op.operands.assign(operands.begin(), operands.end());
   op.name = std::move(key);
   op.run = std::make_shared<const LibraryCall>(std::move(run));
+  op.slices = slices;
+  return add(std::move(op));
+}
+
+OpId Graph::library_reduction(std::string key, const Shape& shape, DType dtype, OpId x, LibraryCall run,
+                              std::span<const std::size_t> axes, bool keepdims, Joining joining) {
+  Operation op{.kind = OpKind::library, .dtype = dtype, .shape = shape, .operands = {x}};
+  op.name = std::move(key);
+  op.run = std::make_shared<const LibraryCall>(std::move(run));
+  for (std::size_t axis : axes) op.numbers.push_back(static_cast<std::int64_t>(axis));
+  op.keepdims = keepdims;
+  op.joining = std::make_shared<const Joining>(std::move(joining));
   return add(std::move(op));
 }
 

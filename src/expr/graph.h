@@ -43,11 +43,21 @@ enum class OpKind : std::uint8_t {
   log_softmax,  ///< axis
   layer_norm,   ///< axis, value: eps; operands: x, and weight and bias as has_weight and has_bias tell
   matmul,
-  library,  ///< name: what it computes, options and all; run
+  library,  ///< name: what it computes, options and all; run, slices; of a reduction numbers, keepdims, joining
 };
 
 /// Calls an op of the library on a step's operands.
 using LibraryCall = std::function<Tensor(const Device&, std::span<const Tensor>)>;
+
+struct Joining;
+
+/// Along which axes an op of the library works on slices that know nothing of each other, so that a block of its result
+/// needs the same block of its operands and no more (blocks.h).
+struct Slices {
+  std::uint32_t axes = 0;      ///< bit a: along axis a of the first operand
+  std::uint32_t operands = 1;  ///< bit i: operand i is cut along the same axis; the others stay whole
+  int inserted = -1;           ///< an axis that only the result has, at this place
+};
 
 /// Which of the fields below the types mean something is said at OpKind.
 struct Operation {
@@ -72,6 +82,8 @@ struct Operation {
   std::string name{};
   std::vector<std::byte> bytes{};
   std::shared_ptr<const LibraryCall> run{};
+  Slices slices{};
+  std::shared_ptr<const Joining> joining{};  ///< of a reduction in the library, over the axes `numbers`
 };
 
 /// True for what an ElementProgram can hold: unary, binary, where and cast.
@@ -117,7 +129,11 @@ class Graph {
   OpId layer_norm(OpId x, std::optional<OpId> weight, std::optional<OpId> bias, double eps, std::int64_t axis);
   OpId matmul(OpId a, OpId b);
   /// Any other op, whose shape and dtype the caller has from its rules. Equal keys and operands mean equal results.
-  OpId library(std::string key, const Shape& shape, DType dtype, std::span<const OpId> operands, LibraryCall run);
+  OpId library(std::string key, const Shape& shape, DType dtype, std::span<const OpId> operands, LibraryCall run,
+               const Slices& slices = {});
+  /// One that reduces `axes` of its operand.
+  OpId library_reduction(std::string key, const Shape& shape, DType dtype, OpId x, LibraryCall run,
+                         std::span<const std::size_t> axes, bool keepdims, Joining joining);
 
  private:
   OpId add(Operation op);

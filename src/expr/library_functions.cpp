@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "expr/functions.h"
+#include "expr/joining.h"
 #include "expr/translate.h"
 #include "ops/infer.h"
 #include "ops/infer_attention.h"
@@ -72,13 +73,36 @@ class Call {
   }
 
   /// The op as a value. `options` tells calls apart that differ in more than their operands; `rule` gives shape and
-  /// dtype, or throws.
+  /// dtype, or throws; `slices`, called behind it, says how the op may be cut.
   template <class Rule>
   Value op(std::string_view options, std::vector<OpId> operands, Rule&& rule, LibraryCall run) const {
+    return op(options, std::move(operands), rule, std::move(run), [] { return Slices{}; });
+  }
+  template <class Rule, class Cutting>
+  Value op(std::string_view options, std::vector<OpId> operands, Rule&& rule, LibraryCall run, Cutting&& slices) const {
     return t_.make_tensor(t_.at(t_.call_span(), title_, [&] {
       const auto [shape, dtype] = rule();
-      return t_.graph().library(fmt::format("{} {}", f_.name, options), shape, dtype, operands, std::move(run));
+      const std::string key = fmt::format("{} {}", f_.name, options);
+      return t_.graph().library(key, shape, dtype, operands, std::move(run), slices());
     }));
+  }
+  /// A reduction to the float type of x, over the axes of `r`. `joining` gives its way over blocks for axes counted
+  /// from 0 and the result's dtype.
+  template <class Join>
+  Value reduction(std::string_view options, OpId x, const ReduceOptions& r, LibraryCall run, Join&& joining) const {
+    return t_.make_tensor(t_.at(t_.call_span(), title_, [&] {
+      const Shape shape = ops::reduce_shape(ReduceOp::sum, shape_of(x), r);
+      const DType dtype = dtype_of(x) == DType::f16 ? DType::f16 : DType::f32;
+      const std::vector<std::size_t> axes = ops::normalize_axes(f_.name, r.axes, shape_of(x));
+      const std::string key = fmt::format("{} {}", f_.name, options);
+      return t_.graph().library_reduction(key, shape, dtype, x, std::move(run), axes, r.keepdims,
+                                          joining(std::vector<std::int64_t>(axes.begin(), axes.end()), dtype));
+    }));
+  }
+  /// All axes of x but one, counted as in the language.
+  Slices all_but(std::int64_t axis, OpId x) const {
+    const std::size_t at = ops::normalize_axis(f_.name, axis, shape_of(x));
+    return {.axes = ~(std::uint32_t{1} << at)};
   }
 
  private:
@@ -90,8 +114,9 @@ class Call {
 
 using Result = std::pair<Shape, DType>;
 
-DType float_of(DType x) {
-  return x == DType::f16 ? DType::f16 : DType::f32;
+/// Bits of the first n axes.
+std::uint32_t first_axes(std::size_t n) {
+  return (std::uint32_t{1} << n) - 1;
 }
 
 std::string list(const Integers& v) {
@@ -118,13 +143,13 @@ Value apply_moment(Translator& t, const Function& f, const Arguments& args) {
   const std::int64_t ddof = c.integer(3, "ddof", 0);
   const OpId x = c.floats(0);
   const bool root = f.code == 1;
-  return c.op(
-      fmt::format("{} {}", key_of(r), ddof), {x},
-      [&] { return Result{ops::reduce_shape(ReduceOp::sum, c.shape_of(x), r), float_of(c.dtype_of(x))}; },
+  return c.reduction(
+      fmt::format("{} {}", key_of(r), ddof), x, r,
       [=](const Device&, Operands x_) {
         const VarOptions o{.axes = r.axes, .keepdims = r.keepdims, .ddof = ddof};
         return root ? stddev(x_[0], o) : var(x_[0], o);
-      });
+      },
+      [&](Integers axes, DType to) { return variance_joining(std::move(axes), r.keepdims, ddof, root, to); });
 }
 
 Value apply_norm(Translator& t, const Function& f, const Arguments& args) {
@@ -132,20 +157,18 @@ Value apply_norm(Translator& t, const Function& f, const Arguments& args) {
   const double ord = c.number(1, "ord", 2);
   const ReduceOptions r = reduce_options(c, 2, 3);
   const OpId x = c.floats(0);
-  return c.op(
-      fmt::format("{} {}", ord, key_of(r)), {x},
-      [&] { return Result{ops::reduce_shape(ReduceOp::sum, c.shape_of(x), r), float_of(c.dtype_of(x))}; },
-      [=](const Device&, Operands x_) { return norm(x_[0], ord, r); });
+  return c.reduction(
+      fmt::format("{} {}", ord, key_of(r)), x, r, [=](const Device&, Operands x_) { return norm(x_[0], ord, r); },
+      [&](Integers axes, DType to) { return norm_joining(std::move(axes), r.keepdims, ord, to); });
 }
 
 Value apply_logsumexp(Translator& t, const Function& f, const Arguments& args) {
   const Call c(t, f, args);
   const ReduceOptions r = reduce_options(c, 1, 2);
   const OpId x = c.floats(0);
-  return c.op(
-      key_of(r), {x},
-      [&] { return Result{ops::reduce_shape(ReduceOp::sum, c.shape_of(x), r), float_of(c.dtype_of(x))}; },
-      [=](const Device&, Operands x_) { return logsumexp(x_[0], r); });
+  return c.reduction(
+      key_of(r), x, r, [=](const Device&, Operands x_) { return logsumexp(x_[0], r); },
+      [&](Integers axes, DType to) { return logsumexp_joining(std::move(axes), r.keepdims, to); });
 }
 
 /// numpy flattens when there is no axis.
@@ -167,7 +190,7 @@ Value apply_scan(Translator& t, const Function& f, const Arguments& args) {
         ops::normalize_axis(ops::scan_name(op), o.axis, c.shape_of(x));
         return Result{c.shape_of(x), ops::scan_types(op, c.dtype_of(x)).result};
       },
-      [=](const Device&, Operands x_) { return scan(op, x_[0], o); });
+      [=](const Device&, Operands x_) { return scan(op, x_[0], o); }, [&] { return c.all_but(o.axis, x); });
 }
 
 // -- picking, shaping, ordering
@@ -183,7 +206,8 @@ Value apply_take_along_axis(Translator& t, const Function& f, const Arguments& a
         ops::check_index_dtype(f.name, c.dtype_of(indices));
         return Result{ops::take_along_axis_shape(c.shape_of(x), c.shape_of(indices), axis), c.dtype_of(x)};
       },
-      [=](const Device&, Operands o) { return take_along_axis(o[0], o[1], axis); });
+      [=](const Device&, Operands o) { return take_along_axis(o[0], o[1], axis); },
+      [&] { return Slices{.axes = c.all_but(axis, x).axes, .operands = 3}; });
 }
 
 /// pad(x, 2), pad(x, (1, 2)), pad(x, ((0, 0), (1, 2))), as numpy.pad.
@@ -224,7 +248,14 @@ Value apply_pad(Translator& t, const Function& f, const Arguments& args) {
   for (const PadWidth& w : widths) key += fmt::format(" {},{}", w.before, w.after);
   return c.op(
       key, {x}, [&] { return Result{ops::pad_shape(c.shape_of(x), widths, mode), c.dtype_of(x)}; },
-      [=](const Device&, Operands o) { return pad(o[0], widths, mode, value); });
+      [=](const Device&, Operands o) { return pad(o[0], widths, mode, value); },
+      [&] {
+        Slices slices;
+        for (std::size_t i = 0; i < widths.size(); ++i) {
+          if (widths[i].before == 0 && widths[i].after == 0) slices.axes |= std::uint32_t{1} << i;
+        }
+        return slices;
+      });
 }
 
 Value apply_repeat(Translator& t, const Function& f, const Arguments& args) {
@@ -240,7 +271,7 @@ Value apply_repeat(Translator& t, const Function& f, const Arguments& args) {
   return c.op(
       fmt::format("{} {}", n, axis), {x},
       [&] { return Result{ops::repeat_shape(c.shape_of(x), n, axis), c.dtype_of(x)}; },
-      [=](const Device&, Operands o) { return repeat(o[0], n, axis); });
+      [=](const Device&, Operands o) { return repeat(o[0], n, axis); }, [&] { return c.all_but(axis, x); });
 }
 
 Value apply_tile(Translator& t, const Function& f, const Arguments& args) {
@@ -249,7 +280,16 @@ Value apply_tile(Translator& t, const Function& f, const Arguments& args) {
   const Integers repeats = c.integers(1, "a repeat");
   return c.op(
       list(repeats), {x}, [&] { return Result{ops::tile_shape(c.shape_of(x), repeats), c.dtype_of(x)}; },
-      [=](const Device&, Operands o) { return tile(o[0], repeats); });
+      [=](const Device&, Operands o) { return tile(o[0], repeats); },
+      [&] {
+        Slices slices;
+        const std::size_t rank = c.shape_of(x).rank();
+        for (std::size_t i = 0; repeats.size() <= rank && i < rank; ++i) {
+          const std::size_t missing = rank - repeats.size();
+          if (i < missing || repeats[i - missing] == 1) slices.axes |= std::uint32_t{1} << i;
+        }
+        return slices;
+      });
 }
 
 /// triu and tril: code 1 is the lower.
@@ -264,7 +304,8 @@ Value apply_triangle(Translator& t, const Function& f, const Arguments& args) {
         ops::check_triangle(f.name, c.shape_of(x));
         return Result{c.shape_of(x), c.dtype_of(x)};
       },
-      [=](const Device&, Operands o) { return lower ? tril(o[0], k) : triu(o[0], k); });
+      [=](const Device&, Operands o) { return lower ? tril(o[0], k) : triu(o[0], k); },
+      [&] { return Slices{.axes = first_axes(c.shape_of(x).rank() - 2)}; });
 }
 
 Value apply_eye(Translator& t, const Function& f, const Arguments& args) {
@@ -296,7 +337,12 @@ Value apply_one_hot(Translator& t, const Function& f, const Arguments& args) {
         ops::check_index_dtype(f.name, c.dtype_of(x));
         return Result{ops::one_hot_shape(c.shape_of(x), depth, axis), dtype};
       },
-      [=](const Device&, Operands o) { return one_hot(o[0], depth, axis, 1, 0, dtype); });
+      [=](const Device&, Operands o) { return one_hot(o[0], depth, axis, 1, 0, dtype); },
+      [&] {
+        const auto rank = static_cast<std::int64_t>(c.shape_of(x).rank());
+        return Slices{.axes = first_axes(c.shape_of(x).rank()),
+                      .inserted = static_cast<int>(axis < 0 ? axis + rank + 1 : axis)};
+      });
 }
 
 /// sort and argsort: code 1 gives the positions.
@@ -311,7 +357,8 @@ Value apply_sort(Translator& t, const Function& f, const Arguments& args) {
         ops::normalize_axis(f.name, o.axis, c.shape_of(x));
         return Result{c.shape_of(x), positions ? DType::i32 : c.dtype_of(x)};
       },
-      [=](const Device&, Operands x_) { return positions ? argsort(x_[0], o) : sort(x_[0], o); });
+      [=](const Device&, Operands x_) { return positions ? argsort(x_[0], o) : sort(x_[0], o); },
+      [&] { return c.all_but(o.axis, x); });
 }
 
 /// topk and argtopk: code 1 gives the positions.
@@ -329,7 +376,8 @@ Value apply_topk(Translator& t, const Function& f, const Arguments& args) {
       [=](const Device&, Operands x_) {
         const TopK both = topk(x_[0], k, o);
         return positions ? both.indices : both.values;
-      });
+      },
+      [&] { return c.all_but(o.axis, x); });
 }
 
 // -- layers
@@ -352,7 +400,8 @@ Value apply_rms_norm(Translator& t, const Function& f, const Arguments& args) {
         RmsNormOptions with = o;
         if (x.size() > 1) with.weight = x[1];
         return rms_norm(x[0], with);
-      });
+      },
+      [&] { return Slices{.axes = first_axes(ops::normalize_axis(f.name, o.axis, c.shape_of(operands[0])))}; });
 }
 
 Value apply_group_norm(Translator& t, const Function& f, const Arguments& args) {
@@ -373,7 +422,8 @@ Value apply_group_norm(Translator& t, const Function& f, const Arguments& args) 
         if (has_weight) with.weight = x[1];
         if (has_bias) with.bias = x[has_weight ? 2 : 1];
         return group_norm(x[0], with);
-      });
+      },
+      [] { return Slices{.axes = 1}; });
 }
 
 Value apply_batch_norm(Translator& t, const Function& f, const Arguments& args) {
@@ -394,7 +444,8 @@ Value apply_batch_norm(Translator& t, const Function& f, const Arguments& args) 
         if (has_weight) with.weight = x[3];
         if (has_bias) with.bias = x[has_weight ? 4 : 3];
         return batch_norm(x[0], x[1], x[2], with);
-      });
+      },
+      [&] { return c.all_but(o.axis, operands[0]); });
 }
 
 /// One number for all axes, or one for each.
@@ -446,7 +497,8 @@ Value apply_conv(Translator& t, const Function& f, const Arguments& args) {
         ConvOptions with = o;
         if (x.size() > 2) with.bias = x[2];
         return conv(x[0], x[1], with);
-      });
+      },
+      [] { return Slices{.axes = 1}; });
 }
 
 Value apply_conv_transpose(Translator& t, const Function& f, const Arguments& args) {
@@ -469,7 +521,8 @@ Value apply_conv_transpose(Translator& t, const Function& f, const Arguments& ar
         ConvTransposeOptions with = o;
         if (x.size() > 2) with.bias = x[2];
         return conv_transpose(x[0], x[1], with);
-      });
+      },
+      [] { return Slices{.axes = 1}; });
 }
 
 /// max_pool1d, avg_pool2d, ...: code is the axes, and 16 more for the average. Strides are the size unless given.
@@ -487,7 +540,7 @@ Value apply_pool(Translator& t, const Function& f, const Arguments& args) {
   return c.op(
       fmt::format("{} {} {} {}", list(size), key_of(o.window), o.ceil_mode, o.count_padded), {x},
       [&] { return Result{ops::pool_shape(c.shape_of(x), size, o), c.dtype_of(x)}; },
-      [=](const Device&, Operands x_) { return pool(op, x_[0], size, o); });
+      [=](const Device&, Operands x_) { return pool(op, x_[0], size, o); }, [] { return Slices{.axes = 3}; });
 }
 
 Value apply_attention(Translator& t, const Function& f, const Arguments& args) {
@@ -514,6 +567,12 @@ Value apply_attention(Translator& t, const Function& f, const Arguments& args) {
         AttentionOptions with = o;
         if (has_mask) with.mask = x[3];
         return attention(x[0], x[1], x[2], with);
+      },
+      [&] {
+        // Items of the batch; the mask has them too, or is the same for all.
+        const Shape& q = c.shape_of(operands[0]);
+        const bool masks = has_mask && c.shape_of(operands[3]).rank() == 4 && c.shape_of(operands[3])[0] == q[0];
+        return Slices{.axes = 1, .operands = masks ? 15u : 7u};
       });
 }
 
@@ -539,6 +598,11 @@ Value apply_fft(Translator& t, const Function& f, const Arguments& args) {
           case ops::Transform::rfft: return rfft(x_[0], o);
           default: return irfft(x_[0], o);
         }
+      },
+      [&] {
+        const ops::TransformRule rule = ops::transform_rule(transform, c.shape_of(x), o);
+        const std::size_t signal = c.shape_of(x).rank() - (transform == ops::Transform::rfft ? 0 : 1);
+        return Slices{.axes = first_axes(signal) & ~(std::uint32_t{1} << rule.axis)};
       });
 }
 

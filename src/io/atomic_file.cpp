@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "io/malformed.h"
+#include "io/mapping.h"
+#include "weft/error.h"
 
 namespace weft::io {
 namespace {
@@ -41,6 +44,7 @@ class TemporaryFile {
   }
 
   int fd() const noexcept { return fd_; }
+  const std::filesystem::path& path() const noexcept { return path_; }
 
   void rename_to(const std::filesystem::path& target, std::string_view shown) {
     // Some file systems report a failed write only here.
@@ -57,29 +61,6 @@ class TemporaryFile {
   bool renamed_ = false;
 };
 
-void write_all(int fd, std::span<const std::span<const std::byte>> pieces, std::string_view shown) {
-  for (std::span<const std::byte> left : pieces) {
-    while (!left.empty()) {
-      const ssize_t n = ::write(fd, left.data(), std::min<std::size_t>(left.size(), 1u << 30));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) system_error(shown, "cannot write", errno, kCheckSpace);
-      left = left.subspan(static_cast<std::size_t>(n));
-    }
-  }
-}
-
-void write_directly(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) system_error(path, "cannot write", errno, "choose a place that you may write to");
-  try {
-    write_all(fd, pieces, path);
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
-  if (::close(fd) != 0) system_error(path, "cannot write", errno, kCheckSpace);
-}
-
 /// Where a chain of symbolic links ends, whether or not a file is there yet.
 std::filesystem::path followed(std::filesystem::path path, std::string_view shown) {
   constexpr int kMaxLinks = 40;  // as Linux has it
@@ -94,37 +75,112 @@ std::filesystem::path followed(std::filesystem::path path, std::string_view show
 
 }  // namespace
 
-void write_file_atomically(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces) {
-  const std::string shown = path.string();
-  if (shown.empty() || shown.find('\0') != std::string::npos) {
-    malformed(printable(shown), "not a file name", "give the path of the file to write");
+struct AtomicFile::State {
+  std::string shown;
+  std::filesystem::path target, directory, nothing;
+  std::optional<TemporaryFile> file;  ///< none: a pipe or device
+  std::optional<FileDescriptor> direct;
+  std::uint64_t written = 0;  ///< into it
+
+  int fd() const noexcept { return file ? file->fd() : direct->get(); }
+};
+
+AtomicFile::AtomicFile(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.shown = path.string();
+  if (s.shown.empty() || s.shown.find('\0') != std::string::npos) {
+    malformed(printable(s.shown), "not a file name", "give the path of the file to write");
   }
   struct stat info{};
-  const bool exists = ::stat(shown.c_str(), &info) == 0;
-  if (exists && S_ISDIR(info.st_mode)) system_error(shown, "cannot write", EISDIR, "name a file in it");
+  const bool exists = ::stat(s.shown.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) system_error(s.shown, "cannot write", EISDIR, "name a file in it");
   if (exists && !S_ISREG(info.st_mode)) {
-    write_directly(shown, pieces);
+    s.direct.emplace(::open(s.shown.c_str(), O_WRONLY | O_CLOEXEC));
+    if (s.direct->get() < 0) system_error(s.shown, "cannot write", errno, "choose a place that you may write to");
     return;
   }
   // Renaming over a file needs no right to write it; who made it read-only wants it kept all the same.
-  if (exists && ::faccessat(AT_FDCWD, shown.c_str(), W_OK, AT_EACCESS) != 0) {
-    system_error(shown, "cannot write", errno, "make the file writable or choose another name");
+  if (exists && ::faccessat(AT_FDCWD, s.shown.c_str(), W_OK, AT_EACCESS) != 0) {
+    system_error(s.shown, "cannot write", errno, "make the file writable or choose another name");
   }
+  s.target = followed(path, s.shown);
+  s.directory = s.target.has_parent_path() ? s.target.parent_path() : ".";
+  s.file.emplace(s.directory, s.shown);
+  if (exists) ::fchmod(s.file->fd(), info.st_mode & 0777);  // best effort: the owner may differ
+}
 
-  const std::filesystem::path target = followed(path, shown);
-  const std::filesystem::path directory = target.has_parent_path() ? target.parent_path() : ".";
-  TemporaryFile file(directory, shown);
-  if (exists) ::fchmod(file.fd(), info.st_mode & 0777);  // best effort: the owner may differ
-  write_all(file.fd(), pieces, shown);
-  if (::fsync(file.fd()) != 0) system_error(shown, "cannot write", errno, kCheckSpace);
-  file.rename_to(target, shown);
+AtomicFile::~AtomicFile() = default;
+
+void AtomicFile::reserve(std::uint64_t size) {
+  if (!state_->file || size == 0) return;
+#ifdef __linux__
+  // Not posix_fallocate, which writes where the file system can't take room ahead.
+  if (::fallocate(state_->file->fd(), 0, 0, static_cast<off_t>(size)) == 0) return;
+  if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) {
+    system_error(state_->shown, fmt::format("cannot write {} bytes", size), errno, kCheckSpace);
+  }
+#endif
+}
+
+void AtomicFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  State& s = *state_;
+  if (s.direct && offset != s.written) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: what comes behind byte {} is there before what comes behind byte {}, and this is no "
+                            "file in which one can go back",
+                            s.shown, offset, s.written),
+                "write to a file, and copy it there");
+  }
+  const std::uint64_t begin = offset;
+  for (std::span<const std::byte> left = bytes; !left.empty();) {
+    const std::size_t most = std::min<std::size_t>(left.size(), 1u << 30);
+    const ssize_t n =
+        s.direct ? ::write(s.fd(), left.data(), most) : ::pwrite(s.fd(), left.data(), most, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) system_error(s.shown, "cannot write", errno, kCheckSpace);
+    left = left.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  if (s.direct) {
+    s.written = offset;
+    return;
+  }
+#ifdef __linux__
+  // So that little is left to flush in the end. Only a hint.
+  constexpr std::size_t kWorthIt = std::size_t{1} << 20;
+  if (bytes.size() >= kWorthIt) {
+    ::sync_file_range(s.fd(), static_cast<off_t>(begin), static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
+  }
+#endif
+}
+
+void AtomicFile::finish() {
+  State& s = *state_;
+  if (s.direct) {
+    // Some file systems report a failed write only here.
+    if (s.direct->close() != 0) system_error(s.shown, "cannot write", errno, kCheckSpace);
+    return;
+  }
+  if (::fsync(s.fd()) != 0) system_error(s.shown, "cannot write", errno, kCheckSpace);
+  s.file->rename_to(s.target, s.shown);
 
   // Makes the rename itself last through a power cut. The file is whole either way, and not every file system can.
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    ::fsync(fd);
-    ::close(fd);
+  const FileDescriptor directory(::open(s.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() >= 0) ::fsync(directory.get());
+}
+
+const std::filesystem::path& AtomicFile::temporary() const noexcept {
+  return state_->file ? state_->file->path() : state_->nothing;
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces) {
+  AtomicFile file(path);
+  std::uint64_t at = 0;
+  for (std::span<const std::byte> piece : pieces) {
+    file.write(at, piece);
+    at += piece.size();
   }
+  file.finish();
 }
 
 }  // namespace weft::io

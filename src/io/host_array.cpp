@@ -18,17 +18,6 @@ std::size_t unit_size(FileDType t) noexcept {
   return is_complex(t) ? size_of(t) / 2 : size_of(t);
 }
 
-Strides dense_strides(const Shape& shape, bool fortran_order) {
-  if (!fortran_order) return contiguous_strides(shape);
-  Strides strides = shape;
-  std::int64_t step = 1;
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    strides[i] = step;
-    step *= std::max<std::int64_t>(shape[i], 1);
-  }
-  return strides;
-}
-
 template <class Unit>
 void swap_units(std::span<const std::byte> source, std::byte* out) {
   for (std::size_t i = 0; i < source.size(); i += sizeof(Unit)) {
@@ -76,28 +65,57 @@ std::size_t data_size(const ArrayLayout& layout, std::string_view name) {
   return empty ? 0 : static_cast<std::size_t>(size);
 }
 
-HostArray make_array(const ArrayLayout& layout, const Memory& data, std::string_view name) {
+Strides dense_strides(const Shape& shape, bool fortran_order) {
+  if (!fortran_order) return contiguous_strides(shape);
+  Strides strides = shape;
+  std::int64_t step = 1;
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+RawArray raw_array(const ArrayLayout& layout, const Memory& data, std::string_view name) {
   const std::size_t size = data_size(layout, name);
   if (data.bytes.size() < size) {
     malformed(name, fmt::format("truncated: need {} bytes, have {}", size, data.bytes.size()),
               "write or download the file again");
   }
+  return {layout, data.part(0, size), std::string(name)};
+}
+
+void normalise(const ArrayLayout& layout, std::span<std::byte> bytes) {
+  const std::size_t unit = unit_size(layout.dtype);
+  if (layout.big_endian && unit > 1) swap_copy(bytes, unit, bytes.data());
+  if (layout.dtype == FileDType::bool_) {
+    for (std::byte& b : bytes) b = std::byte{b != std::byte{0}};
+  }
+}
+
+HostArray make_array(const ArrayLayout& layout, const Memory& data, std::string_view name) {
+  return make_array(raw_array(layout, data, name));
+}
+
+HostArray make_array(const RawArray& raw) {
+  const ArrayLayout& layout = raw.layout;
+  const std::span<const std::byte> source = raw.data.bytes;
+  const std::size_t size = source.size();
   HostArray array{layout.dtype, layout.shape, dense_strides(layout.shape, layout.fortran_order), {}, nullptr, false};
   if (size == 0) return array;
 
-  const std::span<const std::byte> source = data.bytes.first(size);
   const std::size_t unit = unit_size(layout.dtype);
   const bool swap = layout.big_endian && unit > 1;
   const bool misaligned = reinterpret_cast<std::uintptr_t>(source.data()) % unit != 0;
   const bool loose_bools = layout.dtype == FileDType::bool_ && has_other_than_0_and_1(source);
   if (!swap && !misaligned && !loose_bools) {
     array.bytes = source;
-    array.owner = data.owner;
-    array.mapped = data.mapped;
+    array.owner = raw.data.owner;
+    array.mapped = raw.data.mapped;
     return array;
   }
 
-  auto copy = allocate(size, name);
+  auto copy = allocate(size, raw.name);
   if (swap) {
     swap_copy(source, unit, copy.get());
   } else if (loose_bools) {

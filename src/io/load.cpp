@@ -1,11 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
+#include <utility>
 
+#include "io/host_array.h"
 #include "io/malformed.h"
 #include "io/mapping.h"
+#include "io/pieces.h"
 #include "io/readers.h"
 #include "io/zip.h"
+#include "weft/error.h"
 
 namespace weft::io {
 namespace {
@@ -40,21 +45,67 @@ Spec split(const std::string& spec) {
 
 }  // namespace
 
-HostArray load(const std::string& spec) {
+struct ArrayFile::State {
+  FileDescriptor file;
+  RawArray raw;
+  std::uint64_t offset = 0;  ///< of the data in the file, where they lie in it as they are
+};
+
+ArrayFile ArrayFile::open(const std::string& spec) {
   const Spec parts = split(spec);
-  const Memory file = map_file(parts.path);
+  FileDescriptor descriptor = open_regular(parts.path);
+  const Memory file = map_file(descriptor, parts.path);
   const Kind kind = kind_of(parts.path, file);
   if (parts.named && (parts.array.empty() || kind == Kind::npy)) {
     malformed(printable(spec),
               parts.array.empty() ? "no name after ':'" : "a .npy file holds one array, which has no name",
               fmt::format("write {}", parts.path));
   }
-  switch (kind) {
-    case Kind::npz: return read_npz(file, parts.path, parts.array);
-    case Kind::safetensors: return read_safetensors(file, parts.path, parts.array);
-    case Kind::npy: break;
+  RawArray raw = kind == Kind::npz           ? find_npz(file, parts.path, parts.array)
+                 : kind == Kind::safetensors ? find_safetensors(file, parts.path, parts.array)
+                                             : find_npy(file, parts.path);
+  const auto offset = raw.data.mapped ? raw.data.bytes.data() - file.bytes.data() : 0;
+  return ArrayFile(
+      std::make_shared<const State>(State{std::move(descriptor), std::move(raw), static_cast<std::uint64_t>(offset)}));
+}
+
+FileDType ArrayFile::dtype() const noexcept {
+  return state_->raw.layout.dtype;
+}
+const Shape& ArrayFile::shape() const noexcept {
+  return state_->raw.layout.shape;
+}
+bool ArrayFile::fortran_order() const noexcept {
+  return state_->raw.layout.fortran_order;
+}
+
+HostArray ArrayFile::load() const {
+  return make_array(state_->raw);
+}
+
+void ArrayFile::read(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out) const {
+  const RawArray& raw = state_->raw;
+  const Pieces pieces = pieces_of(raw.layout.shape, raw.layout.fortran_order, axis, begin, end, size_of(dtype()));
+  if (pieces.count * pieces.size != out.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: elements {} to {} along axis {} of shape {} into {} bytes", raw.name, begin, end, axis,
+                            to_string(shape()), out.size()),
+                "pass room for exactly these elements");
   }
-  return read_npy(file, parts.path);
+  for (std::size_t i = 0; i < pieces.count && pieces.size > 0; ++i) {
+    const std::span<std::byte> piece = out.subspan(i * pieces.size, pieces.size);
+    const std::size_t at = pieces.first + i * pieces.step;
+    if (raw.data.mapped) {
+      read_at(state_->file, state_->offset + at, piece, raw.name);
+    } else {
+      std::copy_n(raw.data.bytes.begin() + static_cast<std::ptrdiff_t>(at), piece.size(), piece.begin());
+    }
+  }
+  normalise(raw.layout, out);
+}
+
+HostArray load(const std::string& spec) {
+  return ArrayFile::open(spec).load();
 }
 
 std::vector<std::string> list(const std::filesystem::path& path) {

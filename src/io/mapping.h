@@ -1,7 +1,12 @@
 // Whole files as memory.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "io/memory.h"
 
@@ -12,5 +17,25 @@ namespace weft::io {
 /// on access, as with any mapping, so writers must replace files and not truncate them (save_npy replaces). Throws
 /// Error{io_error} with the system's text for a missing or unreadable file, a directory, a pipe or a device.
 Memory map_file(const std::filesystem::path& path);
+
+/// An open file; closed with the object.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) noexcept : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+  ~FileDescriptor();
+  int get() const noexcept { return fd_; }
+  /// As close(2).
+  int close() noexcept;
+
+ private:
+  int fd_;
+};
+/// The two halves of map_file, for who reads parts of the file too.
+FileDescriptor open_regular(const std::filesystem::path& path);
+Memory map_file(const FileDescriptor& file, const std::filesystem::path& path);
+/// Bytes [offset, offset + out.size()) of the file, past the mapping: Error{io_error} when it has become shorter.
+void read_at(const FileDescriptor& file, std::uint64_t offset, std::span<std::byte> out, std::string_view name);
 
 }  // namespace weft::io

@@ -8,9 +8,13 @@
 
 namespace weft::io {
 
-HostArray read_npy(const Memory& file, std::string_view name) {
+RawArray find_npy(const Memory& file, std::string_view name) {
   const NpyHeader header = parse_npy_header(file.bytes, name);
-  return make_array(header.layout, file.part(header.data_offset, file.bytes.size() - header.data_offset), name);
+  return raw_array(header.layout, file.part(header.data_offset, file.bytes.size() - header.data_offset), name);
+}
+
+HostArray read_npy(const Memory& file, std::string_view name) {
+  return make_array(find_npy(file, name));
 }
 
 HostArray load_npy(const std::filesystem::path& path) {

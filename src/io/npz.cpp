@@ -30,11 +30,15 @@ Members array_members(const Memory& file, std::string_view name) {
 
 }  // namespace
 
-HostArray read_npz(const Memory& file, std::string_view name, std::string_view member) {
+RawArray find_npz(const Memory& file, std::string_view name, std::string_view member) {
   const Members members = array_members(file, name);
   const std::size_t chosen = choose(name, members.names, member);
   const std::string shown = fmt::format("{}:{}", name, printable(members.names[chosen], 100));
-  return read_npy(read_zip_entry(file, members.entries[chosen], shown), shown);
+  return find_npy(read_zip_entry(file, members.entries[chosen], shown), shown);
+}
+
+HostArray read_npz(const Memory& file, std::string_view name, std::string_view member) {
+  return make_array(find_npz(file, name, member));
 }
 
 std::vector<std::string> list_npz(const Memory& file, std::string_view name) {

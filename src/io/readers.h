@@ -6,10 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "io/host_array.h"
 #include "io/memory.h"
 #include "weft/io.h"
 
 namespace weft::io {
+
+RawArray find_npy(const Memory& file, std::string_view name);
+RawArray find_npz(const Memory& file, std::string_view name, std::string_view member);
+RawArray find_safetensors(const Memory& file, std::string_view name, std::string_view tensor);
 
 HostArray read_npy(const Memory& file, std::string_view name);
 HostArray read_npz(const Memory& file, std::string_view name, std::string_view member);

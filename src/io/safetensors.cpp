@@ -166,7 +166,7 @@ std::vector<std::string> names_of(const TensorFile& file) {
 
 }  // namespace
 
-HostArray read_safetensors(const Memory& file, std::string_view name, std::string_view tensor) {
+RawArray find_safetensors(const Memory& file, std::string_view name, std::string_view tensor) {
   const TensorFile parsed = parse_file(file, name);
   const TensorEntry& chosen = parsed.tensors[choose(name, names_of(parsed), tensor)];
   const std::string shown = fmt::format("{}:{}", name, printable(chosen.name, 100));
@@ -176,7 +176,11 @@ HostArray read_safetensors(const Memory& file, std::string_view name, std::strin
     fail(shown, fmt::format("shape {} of {} needs {} bytes, data_offsets give {}", to_string(layout.shape),
                             to_string(layout.dtype), need, chosen.end - chosen.begin));
   }
-  return make_array(layout, parsed.data.part(static_cast<std::size_t>(chosen.begin), need), shown);
+  return raw_array(layout, parsed.data.part(static_cast<std::size_t>(chosen.begin), need), shown);
+}
+
+HostArray read_safetensors(const Memory& file, std::string_view name, std::string_view tensor) {
+  return make_array(find_safetensors(file, name, tensor));
 }
 
 std::vector<std::string> list_safetensors(const Memory& file, std::string_view name) {

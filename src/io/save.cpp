@@ -4,6 +4,7 @@
 
 #include "io/atomic_file.h"
 #include "io/memory.h"
+#include "io/pieces.h"
 #include "weft/error.h"
 #include "weft/io.h"
 
@@ -45,7 +46,60 @@ std::string npy_header(FileDType dtype, const Shape& shape) {
   return std::string("\x93NUMPY\x01\x00", 8) + std::string(length, 2) + text;
 }
 
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span<const char>(text));
+}
+
 }  // namespace
+
+struct NpyWriter::State {
+  std::string name;
+  Shape shape;
+  std::size_t element;
+  std::size_t header;
+  std::size_t left;  ///< bytes not written yet
+  AtomicFile file;
+};
+
+NpyWriter::NpyWriter(const std::filesystem::path& path, FileDType dtype, const Shape& shape) {
+  const std::string header = npy_header(dtype, shape);
+  const std::size_t size = static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
+  state_ =
+      std::unique_ptr<State>(new State{path.string(), shape, size_of(dtype), header.size(), size, AtomicFile(path)});
+  state_->file.reserve(header.size() + size);
+  state_->file.write(0, bytes_of(header));
+}
+
+NpyWriter::~NpyWriter() = default;
+
+void NpyWriter::write(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes) {
+  State& s = *state_;
+  const Pieces pieces = pieces_of(s.shape, false, axis, begin, end, s.element);
+  if (pieces.count * pieces.size != bytes.size() || bytes.size() > s.left) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} bytes for elements {} to {} along axis {} of shape {}, with {} to be written",
+                            s.name, bytes.size(), begin, end, axis, to_string(s.shape), s.left),
+                "write each element once");
+  }
+  for (std::size_t i = 0; i < pieces.count && pieces.size > 0; ++i) {
+    s.file.write(s.header + pieces.first + i * pieces.step, bytes.subspan(i * pieces.size, pieces.size));
+  }
+  s.left -= bytes.size();
+}
+
+void NpyWriter::finish() {
+  if (state_->left != 0) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: {} bytes of shape {} are not written", state_->name, state_->left, to_string(state_->shape)),
+        "write all elements first");
+  }
+  state_->file.finish();
+}
+
+const std::filesystem::path& NpyWriter::temporary() const noexcept {
+  return state_->file.temporary();
+}
 
 void save_npy(const std::filesystem::path& path, FileDType dtype, const Shape& shape,
               std::span<const std::byte> bytes) {
@@ -57,7 +111,7 @@ void save_npy(const std::filesystem::path& path, FileDType dtype, const Shape& s
         "pass the bytes of the whole array");
   }
   const std::string header = npy_header(dtype, shape);
-  const std::array<std::span<const std::byte>, 2> pieces = {std::as_bytes(std::span<const char>(header)), bytes};
+  const std::array<std::span<const std::byte>, 2> pieces = {bytes_of(header), bytes};
   write_file_atomically(path, pieces);
 }
 

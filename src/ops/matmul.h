@@ -15,6 +15,7 @@ struct MatmulTuning {
   std::uint32_t row_groups = 32768;       ///< workgroups on the grid's x axis before it folds into rows
   /// This instead of what choose() says; a vector plan where the product is one by a vector, else choose() is asked.
   std::optional<MatmulPlan> plan{};
+  bool matrix_units = true;        ///< may a plan use subgroup matrices?
   std::optional<bool> int8_dot{};  ///< whether 8-bit products take WGSL's builtins; none: where a probe compiles
 };
 

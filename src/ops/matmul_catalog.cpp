@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/catalog.h"
+#include "ops/launch.h"
 #include "ops/matmul_codegen.h"
 #include "ops/matmul_run.h"
 
@@ -52,14 +53,20 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
       add(spec);
     }
   };
+  for (DType in : {DType::f32, DType::f16, DType::i32}) {
+    if (in == DType::f16 && !device.features().f16) continue;
+    visit(matmul_pack_key(in), matmul_pack_options(in));
+  }
   for (const auto& [in, out] : kTypes) {
     if ((in == DType::f16 || out == DType::f16) && !device.features().f16) continue;
     for (DeviceClass of : {DeviceClass::gpu, DeviceClass::cpu}) {
-      for (const MatmulPlan& plan : all_plans(of, device.limits(), in)) {
+      const MatrixUnit unit = in == DType::f16 ? matrix_unit(device.features(), "f16", "f32") : MatrixUnit{};
+      for (const MatmulPlan& plan : all_plans(of, device.limits(), in, fixed_subgroup(device.features()), unit)) {
         const bool packed = in == DType::u32;
         if (packed && plan.kind == MatmulKind::sum) continue;
         MatmulSpec spec;
         spec.plan = plan;
+        if (is_cpu(device)) spec.plan.unroll = 1;  // as run_product() does
         spec.in = in;
         spec.out = out;
         if (!packed) {

@@ -52,8 +52,19 @@ inline constexpr std::uint32_t kAddsC = 8, kAddsBias = 16, kAddsResidual = 32;
 ///   per batch axis for a, for b, for c; and with a full epilogue:
 ///   c_column, flags, alpha, beta   (these two of the sums' type),
 ///   then for the bias and the residual each: offset, row, column, and a stride per batch axis   (elements).
-/// For vector kernels b is the vector, b_line its step, and c_line the step between results. For the summing kernel
-/// k counts the parts, a has them one after the other, each dense and a_line elements long, and b_line is m * batch.
+/// A panel kernel's a and b are what matmul_pack_source makes, a_line and b_line are from panel to panel, and k is a
+/// multiple of 4. For vector kernels b is the vector, b_line its step, and c_line the step between results. For the
+/// summing kernel k counts the parts, a has them one after the other, each dense and a_line elements long, and b_line
+/// is m * batch.
 std::string matmul_source(const MatmulSpec& spec);
+
+/// The kernel that repacks an operand of dtype `in` for the panel kernel: for each matrix of the batch and each kPanel
+/// rows of its outer axis (a's rows, b's columns) a panel, which has for each step of the inner axis the kPanel
+/// elements side by side. Zeros fill the last panel, and the inner axis to a multiple of four. Bindings x and panels
+/// (of f32, or i32); parameters, all u32:
+///   outer, k, padded_k, groups, per_matrix (panels), chunks (of kPackSteps, of a panel), offset, outer_step,
+///   inner_step (elements), two lengths batch_1, batch_2, three strides batch axis.
+std::string matmul_pack_source(DType in);
+inline constexpr std::uint32_t kPackSteps = 256;  ///< of the inner axis, that one workgroup repacks
 
 }  // namespace weft::ops

@@ -8,11 +8,11 @@ namespace weft::ops {
 namespace {
 
 struct TileChoice {
-  std::uint32_t tile, threads, rows;
+  std::uint32_t tile, threads, rows, unroll;
   std::uint64_t least_groups;  ///< fewer of these tiles leave much of a large GPU idle: take the next
 };
 // Depth 16; two operand tiles in f32. The last row takes what is left.
-constexpr TileChoice kTiles[] = {{128, 256, 8, 96}, {64, 64, 8, 128}, {32, 64, 4, 0}};
+constexpr TileChoice kTiles[] = {{128, 128, 8, 4, 96}, {64, 64, 8, 4, 128}, {32, 64, 4, 4, 0}};
 constexpr std::uint32_t kTileDepth = 16;
 constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the tile that is stored turned
 
@@ -42,6 +42,7 @@ MatmulPlan tile_plan(const TileChoice& t) {
   plan.tile_m = plan.tile_n = t.tile;
   plan.threads = t.threads;
   plan.rows = t.rows;
+  plan.unroll = t.unroll;
   return plan;
 }
 
@@ -61,8 +62,44 @@ bool one_tile(DType dtype) {
   return dtype == DType::i32;
 }
 
+struct MatrixChoice {
+  std::uint32_t tile, sub;     ///< of a workgroup and of a subgroup, along both axes
+  std::uint64_t least_groups;  ///< as above
+};
+constexpr MatrixChoice kMatrixTiles[] = {{128, 64, 96}, {64, 32, 96}, {32, 16, 0}};
+// Fewer rows or columns leave most of a tile unused.
+constexpr std::uint64_t kLeastMatrix = 16;
+// More sums than these a subgroup don't stay in registers.
+constexpr std::uint32_t kMostMatrices = 16;
+
+MatmulPlan matrix_plan(const MatrixChoice& t, const MatrixUnit& unit) {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::matrix;
+  plan.tile_m = plan.tile_n = t.tile;
+  plan.sub_m = plan.sub_n = t.sub;
+  plan.threads = (t.tile / t.sub) * (t.tile / t.sub) * unit.subgroup;
+  plan.unit = unit;
+  return plan;
+}
+
+bool fits(const MatrixChoice& t, const MatrixUnit& unit, const Limits& limits) {
+  if (!unit || t.sub % unit.m != 0 || t.sub % unit.n != 0 || kMatrixSlab % unit.k != 0) return false;
+  if (t.sub / unit.m * (t.sub / unit.n) > kMostMatrices) return false;
+  const MatmulPlan plan = matrix_plan(t, unit);
+  if (t.tile * kMatrixSlab / 4 % plan.threads != 0) return false;
+  // Whichever way the operands lie, a slab's padded rows take no more than this.
+  const std::uint64_t slab = std::max(t.tile * (kMatrixSlab + kMatrixPad), kMatrixSlab * (t.tile + kMatrixPad)) * 2;
+  const std::uint64_t strips = std::uint64_t{4} * plan.threads / unit.subgroup * unit.m * (t.sub + kMatrixPad);
+  return plan.threads <= limits.max_workgroup_invocations && 2 * slab + strips <= limits.max_workgroup_storage;
+}
+
 MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
   if (p.n == 1) return vector_tile_plan(limits, p.a_transposed);
+  for (const MatrixChoice& t : kMatrixTiles) {
+    if (std::min(p.m, p.n) < kLeastMatrix || !fits(t, p.unit, limits)) continue;
+    const MatmulPlan plan = matrix_plan(t, p.unit);
+    if (groups_of(plan, p) >= t.least_groups) return plan;
+  }
   for (const TileChoice& t : kTiles) {
     const MatmulPlan plan = tile_plan(t);
     if (!one_tile(p.dtype) && fits(t, limits) && groups_of(plan, p) >= t.least_groups) return plan;
@@ -82,6 +119,22 @@ MatmulPlan vector_block_plan(bool a_transposed) {
   return plan;
 }
 
+MatmulPlan panel_plan() {
+  MatmulPlan plan;
+  plan.kind = MatmulKind::panel;
+  plan.threads = kLanes;
+  plan.rows = kPanel;
+  plan.tile_m = plan.tile_n = kPanel;
+  return plan;
+}
+
+/// Repacking reads and writes each operand once, and is two more dispatches: from here it pays (decision 010).
+constexpr std::uint64_t kLeastPanelWork = 1U << 18;
+bool pays_panels(const MatmulProblem& p) {
+  return p.subgroup == kLanes && p.dtype != DType::u32 && std::min(p.m, p.n) >= kPanel &&
+         p.m * p.n * p.k * p.batch >= kLeastPanelWork;
+}
+
 MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lanes_n) {
   MatmulPlan plan;
   plan.kind = MatmulKind::block;
@@ -96,13 +149,17 @@ MatmulPlan block_plan(std::uint32_t rows, std::uint32_t quads, std::uint32_t lan
 
 MatmulPlan choose_cpu(const MatmulProblem& p) {
   if (p.n == 1) return vector_block_plan(p.a_transposed);
+  return pays_panels(p) ? panel_plan() : choose_block(p);
+}
+
+}  // namespace
+
+MatmulPlan choose_block(const MatmulProblem& p) {
   const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
   // Few rows: all is in reading b, best a cache line a lane and step.
   const std::uint32_t quads = p.m <= 16 && p.n >= 128 && !p.b_transposed ? 4 : 1;
   return block_plan(p.m > 4 ? 8 : 4, quads, lanes_n);
 }
-
-}  // namespace
 
 bool turns(DeviceClass device, const MatmulProblem& p) {
   if (p.n == 1) return false;
@@ -140,18 +197,37 @@ MatmulPlan sum_plan() {
   return plan;
 }
 
-std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype) {
+std::uint32_t fixed_subgroup(const Features& features) {
+  const bool fixed = features.subgroups && features.subgroup_min_size == features.subgroup_max_size;
+  return fixed ? features.subgroup_max_size : 0;
+}
+
+MatrixUnit matrix_unit(const Features& features, std::string_view in, std::string_view sums) {
+  MatrixUnit best;
+  const std::uint32_t subgroup = fixed_subgroup(features);
+  for (const SubgroupMatrix& s : features.subgroup_matrices) {
+    if (subgroup != 0 && s.in == in && s.out == sums && s.m * s.n > best.m * best.n) best = {s.m, s.n, s.k, subgroup};
+  }
+  return best;
+}
+
+std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype, std::uint32_t subgroup,
+                                  const MatrixUnit& unit) {
   // Packed integers always lie along the inner axis.
   std::vector<MatmulPlan> plans{sum_plan()};
   if (device == DeviceClass::gpu) {
     for (const TileChoice& t : kTiles) {
       if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
     }
+    for (const MatrixChoice& t : kMatrixTiles) {
+      if (fits(t, unit, limits)) plans.push_back(matrix_plan(t, unit));
+    }
     plans.push_back(vector_tile_plan(limits, false));
     if (dtype != DType::u32) plans.push_back(vector_tile_plan(limits, true));
   } else {
     for (const auto& [rows, quads] : {std::pair{8u, 1u}, {8u, 4u}, {4u, 1u}, {4u, 4u}})
       plans.push_back(block_plan(rows, quads, 8));
+    if (subgroup == kLanes && dtype != DType::u32) plans.push_back(panel_plan());
     plans.push_back(vector_block_plan(false));
     if (dtype != DType::u32) plans.push_back(vector_block_plan(true));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "weft/device.h"
@@ -17,32 +18,60 @@ enum class DeviceClass : std::uint8_t {
 
 enum class MatmulKind : std::uint8_t {
   tile,          ///< gpu: a workgroup makes tile_m x tile_n of the result through workgroup memory
+  matrix,        ///< gpu: likewise, and its subgroups multiply by matrix units
   block,         ///< cpu: a lane makes rows x (4 quads) of the result, alone
+  panel,         ///< cpu: from operands repacked into panels, which the lanes of a subgroup read and pass on
   vector_tile,   ///< gpu: matrix times vector, a workgroup's lanes share the inner axis
   vector_block,  ///< cpu: matrix times vector, a lane makes one row (or several, where rows lie side by side)
   sum            ///< adds up what the parts of a long inner axis came to, and finishes
 };
 
+/// Rows or columns of a panel: an operand's share of one workgroup's result, all of its inner axis, side by side for
+/// each step of that.
+inline constexpr std::uint32_t kPanel = 32;
+
+/// What a subgroup multiplies at once (SubgroupMatrix); all 0 where there is nothing of the kind.
+struct MatrixUnit {
+  std::uint32_t m = 0, n = 0, k = 0;
+  std::uint32_t subgroup = 0;  ///< threads of every subgroup
+  explicit operator bool() const { return m != 0; }
+};
+
+/// The unit for operands and sums of these types that the device has, if its subgroups are all of one size.
+MatrixUnit matrix_unit(const Features& features, std::string_view in, std::string_view sums);
+
+/// Matrix kernels: steps of the inner axis that workgroup memory holds at a time, and elements between its rows (which
+/// keep rows that are read together in banks of their own).
+inline constexpr std::uint32_t kMatrixSlab = 32, kMatrixPad = 8;
+
 /// A product as the kernels see it: c[m, n] = a[m, k] @ b[k, n], `batch` times.
 struct MatmulProblem {
   std::uint64_t m = 0, n = 0, k = 0, batch = 1;
-  DType dtype = DType::f32;   ///< of the operands; u32: packed 8-bit integers
-  bool a_transposed = false;  ///< a's rows (m) lie side by side, not its inner axis
-  bool b_transposed = false;  ///< b's inner axis lies side by side, not its columns (n)
+  DType dtype = DType::f32;    ///< of the operands; u32: packed 8-bit integers
+  bool a_transposed = false;   ///< a's rows (m) lie side by side, not its inner axis
+  bool b_transposed = false;   ///< b's inner axis lies side by side, not its columns (n)
+  std::uint32_t subgroup = 0;  ///< threads of every subgroup of the device; 0 where there are none, or they differ
+  MatrixUnit unit{};           ///< that multiplies these operands, where one may be used
 };
 
 /// The choice. What one workgroup makes is tile_m x tile_n.
 struct MatmulPlan {
   MatmulKind kind = MatmulKind::tile;
   std::uint32_t tile_m = 0, tile_n = 0;
-  std::uint32_t threads = 0;  ///< invocations of a workgroup
-  std::uint32_t rows = 0;     ///< result rows that one invocation makes
-  std::uint32_t quads = 1;    ///< block: four columns each, that one invocation makes
-  std::uint32_t lanes_n = 0;  ///< block: how many of a workgroup's lanes lie along n
-  std::uint32_t splits = 1;   ///< parts of the inner axis that are summed apart and added afterwards
+  std::uint32_t threads = 0;           ///< invocations of a workgroup
+  std::uint32_t rows = 0;              ///< result rows that one invocation makes
+  std::uint32_t unroll = 1;            ///< tile: steps of the inner axis written out
+  std::uint32_t quads = 1;             ///< block: four columns each, that one invocation makes
+  std::uint32_t lanes_n = 0;           ///< block: how many of a workgroup's lanes lie along n
+  std::uint32_t splits = 1;            ///< parts of the inner axis that are summed apart and added afterwards
+  std::uint32_t sub_m = 0, sub_n = 0;  ///< matrix: what one subgroup makes
+  MatrixUnit unit{};                   ///< matrix
 };
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& problem);
+
+/// The CPU kernel that takes every product with more than one column.
+MatmulPlan choose_block(const MatmulProblem& problem);
 
 /// True where b^T @ a^T, the result turned, is the better way: a row times a matrix is a matrix times a column, and few
 /// columns are better few rows where a is read across its lines.
@@ -51,8 +80,13 @@ bool turns(DeviceClass device, const MatmulProblem& problem);
 /// How parts are summed.
 MatmulPlan sum_plan();
 
-/// All that `choose` can come to, without `splits` and `lanes_n`, for operands of `dtype`; sum_plan() too.
-std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype);
+/// All that `choose` can come to, without `splits` and `lanes_n`, for operands of `dtype`; sum_plan() too. `subgroup`
+/// and `unit` as in MatmulProblem.
+std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype, std::uint32_t subgroup,
+                                  const MatrixUnit& unit = {});
+
+/// MatmulProblem::subgroup of a device.
+std::uint32_t fixed_subgroup(const Features& features);
 
 /// Workgroups of one dispatch of the plan.
 std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& problem);

@@ -12,6 +12,7 @@
 
 #include "ops/launch.h"
 #include "ops/rows.h"
+#include "ops/wgsl_text.h"
 #include "weft/error.h"
 
 namespace weft::ops {
@@ -154,6 +155,8 @@ class Multiplier {
         class_(tuning.device.value_or(cpu_kernels(device) ? DeviceClass::cpu : DeviceClass::gpu)),
         limit_(std::min(tuning.most_bytes, device.limits().max_storage_binding_size)),
         row_groups_(tuning.row_groups),
+        subgroup_(fixed_subgroup(device.features())),
+        half_unit_(tuning.matrix_units ? matrix_unit(device.features(), "f16", "f32") : MatrixUnit{}),
         forced_(tuning.plan) {}
 
   /// a and b are readable(); their batch axes may be broadcast. `part`: of a product cut along its inner axis.
@@ -184,12 +187,16 @@ class Multiplier {
     if (by_columns ? p.n() != 1 : turns(class_, problem_of(p))) p = turned(p);
     const MatmulProblem problem = problem_of(p);
     MatmulPlan plan = choose(class_, device_.limits(), problem);
-    if (forced_ && (!is_vector(forced_->kind) || (problem.n == 1 && (forced_->rows == 1) == (plan.rows == 1)))) {
+    if (forced_ && (forced_->kind != MatmulKind::matrix || problem.unit) &&
+        (!is_vector(forced_->kind) || (problem.n == 1 && (forced_->rows == 1) == (plan.rows == 1)))) {
       plan = *forced_;
       if (part) plan.splits = 1;
     }
+    if (is_cpu(device_)) plan.unroll = 1;  // its compiler takes seconds else
     if (plan.splits > 1) {
       run_in_parts(p, plan.splits);
+    } else if (plan.kind == MatmulKind::panel) {
+      run_panels(p, plan, problem, part);
     } else {
       launch_one(p, plan, problem);
     }
@@ -201,13 +208,15 @@ class Multiplier {
   }
   static Lie b_of(const Product& p) { return p.int8 != Int8::none ? Lie{true, p.b.strides().back()} : *lie_of_b(p.b); }
 
-  static MatmulProblem problem_of(const Product& p) {
+  MatmulProblem problem_of(const Product& p) const {
     MatmulProblem problem;
     problem.m = static_cast<std::uint64_t>(p.m());
     problem.n = static_cast<std::uint64_t>(p.n());
     problem.k = static_cast<std::uint64_t>(p.k());
     problem.batch = static_cast<std::uint64_t>(p.batch());
     problem.dtype = p.a.dtype();
+    problem.subgroup = subgroup_;
+    if (problem.dtype == DType::f16) problem.unit = half_unit_;
     problem.a_transposed = !a_of(p).inner_side_by_side;
     problem.b_transposed = b_of(p).inner_side_by_side;
     return problem;
@@ -332,9 +341,20 @@ class Multiplier {
     }
     const Kernel kernel =
         dispatch::library_kernel(state_of(device_), matmul_key(spec), [&] { return matmul_options(spec); });
-    const auto x = static_cast<std::uint32_t>(std::min(groups, row_groups_));
-    const auto y = static_cast<std::uint32_t>((groups + row_groups_ - 1) / row_groups_);
-    launch(device_, kernel, std::span(bindings).first(count), words.bytes(), {x, y, 1});
+    launch(device_, kernel, std::span(bindings).first(count), words.bytes(), grid_of(groups));
+  }
+
+  Grid grid_of(std::uint64_t groups) const {
+    return {static_cast<std::uint32_t>(std::min(groups, row_groups_)),
+            static_cast<std::uint32_t>((groups + row_groups_ - 1) / row_groups_), 1};
+  }
+
+  /// Can x be read in fours, with `side_by_side` elements to a line?
+  static bool in_fours(const Tensor& x, std::size_t batch_axes, const Window& w, std::int64_t side_by_side,
+                       std::int64_t line) {
+    bool all = side_by_side % 4 == 0 && w.offset % 4 == 0 && line % 4 == 0;
+    for (std::size_t i = 0; i < batch_axes; ++i) all = all && x.strides()[i] % 4 == 0;
+    return all;
   }
 
   void launch_one(const Product& p, const MatmulPlan& plan, const MatmulProblem& problem) const {
@@ -347,11 +367,6 @@ class Multiplier {
     const Window wb = window(p.b, op_);
     const Window wc = window(p.c, op_);
 
-    const auto in_fours = [&](const Tensor& x, const Window& w, std::int64_t side_by_side, std::int64_t line) {
-      bool all = side_by_side % 4 == 0 && w.offset % 4 == 0 && line % 4 == 0;
-      for (std::size_t i = 0; i < axes; ++i) all = all && x.strides()[i] % 4 == 0;
-      return all;
-    };
     const std::int64_t b_line = vector ? (p.k() == 1 ? 1 : p.b.strides()[r - 2]) : b.line;
     const std::int64_t c_line = p.m() == 1 ? 0 : p.c.strides()[r - 2];
     const bool c_dense = p.n() == 1 || p.c.strides()[r - 1] == 1;
@@ -361,10 +376,10 @@ class Multiplier {
     wish.out = p.c.dtype();
     wish.a_transposed = problem.a_transposed;
     wish.b_transposed = problem.b_transposed;
-    wish.a_vec4 = in_fours(p.a, wa, a.inner_side_by_side ? p.k() : p.m(), a.line);
-    wish.b_vec4 = vector ? b_line == 1 && in_fours(p.b, wb, p.k(), 0)
-                         : in_fours(p.b, wb, b.inner_side_by_side ? p.k() : p.n(), b.line);
-    wish.c_vec4 = c_dense && in_fours(p.c, wc, p.n(), c_line);
+    wish.a_vec4 = in_fours(p.a, axes, wa, a.inner_side_by_side ? p.k() : p.m(), a.line);
+    wish.b_vec4 = vector ? b_line == 1 && in_fours(p.b, axes, wb, p.k(), 0)
+                         : in_fours(p.b, axes, wb, b.inner_side_by_side ? p.k() : p.n(), b.line);
+    wish.c_vec4 = c_dense && in_fours(p.c, axes, wc, p.n(), c_line);
     wish.full = has_epilogue(p) || !c_dense;
     wish.batch_axes = axes <= 1 ? 1 : 3;
     wish.int8 = p.int8;
@@ -386,6 +401,105 @@ class Multiplier {
     words.push(plan.lanes_n);
     push_batches(words, spec, p);
     record(spec, p, wa.range, &wb.range, wc.range, words, groups);
+  }
+
+  /// The operand (outer axis, inner axis) repacked for the panel kernel; batch axes that repeat it stay so.
+  Tensor panels_of(const Tensor& x, std::size_t outer_axis, std::size_t inner_axis) const {
+    const std::size_t axes = x.rank() - 2;
+    const std::int64_t outer = x.shape()[outer_axis];
+    const std::int64_t k = x.shape()[inner_axis];
+    const std::int64_t padded_k = (k + 3) / 4 * 4;
+    const std::int64_t per_matrix = (outer + kPanel - 1) / kPanel;
+    Shape shape;  // batch, then one matrix's panels and a panel
+    Strides strides;
+    std::array<std::int64_t, 3> lengths{1, 1, 1}, steps{};  // of what is read; missing axes stand in front
+    std::int64_t matrices = 1;
+    for (std::size_t i = axes; i-- > 0;) {
+      const bool repeats = x.strides()[i] == 0;
+      shape.insert(0, x.shape()[i]);
+      strides.insert(0, repeats ? 0 : matrices * per_matrix * padded_k * kPanel);
+      if (repeats) continue;
+      lengths[3 - axes + i] = x.shape()[i];
+      steps[3 - axes + i] = x.strides()[i];
+      matrices *= x.shape()[i];
+    }
+    shape.push_back(per_matrix);
+    shape.push_back(padded_k * kPanel);
+    strides.push_back(padded_k * kPanel);
+    strides.push_back(1);
+    const Tensor panels = Device(device_).empty({matrices * per_matrix, padded_k * kPanel},
+                                                is_float(x.dtype()) ? DType::f32 : DType::i32);
+
+    const std::int64_t chunks = (padded_k + kPackSteps - 1) / kPackSteps;
+    const std::int64_t groups = matrices * per_matrix * chunks;
+    const Window from = window(x, op_);
+    Words words;
+    for (std::int64_t v : {outer, k, padded_k, groups, per_matrix, chunks, std::int64_t{from.offset},
+                           outer == 1 ? 0 : x.strides()[outer_axis], k == 1 ? 0 : x.strides()[inner_axis], lengths[1],
+                           lengths[2], steps[0], steps[1], steps[2]}) {
+      words.push(v);
+    }
+    const Kernel kernel = dispatch::library_kernel(state_of(device_), matmul_pack_key(x.dtype()),
+                                                   [&] { return matmul_pack_options(x.dtype()); });
+    const std::array bindings{from.range, window(panels, op_).range};
+    launch(device_, kernel, bindings, words.bytes(), grid_of(static_cast<std::uint64_t>(groups)));
+    return view(panels, shape, strides, 0);
+  }
+
+  /// Halves the product until its repacked operands can be bound.
+  void run_panels(const Product& p, MatmulPlan plan, const MatmulProblem& problem, bool part) const {
+    const auto bytes = [&](const Tensor& x, std::uint64_t outer) {
+      std::uint64_t matrices = 1;
+      for (std::size_t i = 0; i < p.batch_rank(); ++i) {
+        if (x.strides()[i] != 0) matrices *= static_cast<std::uint64_t>(x.shape()[i]);
+      }
+      return matrices * ((outer + kPanel - 1) / kPanel * kPanel) * ((problem.k + 3) / 4 * 4) * 4;
+    };
+    const bool a_too_large = bytes(p.a, problem.m) > limit_;
+    if (a_too_large || bytes(p.b, problem.n) > limit_) {
+      // Along the batch, else rows of a or columns of b; of no more than a panel the block kernel takes what is left.
+      const std::size_t from_end = p.batch_rank() > 0 ? p.c.rank() - 1 : a_too_large ? 1 : 0;
+      const std::int64_t length = p.c.shape()[p.c.rank() - 1 - from_end];
+      if (p.batch_rank() == 0 && length <= std::int64_t{kPanel}) {
+        launch_one(p, choose_block(problem), problem);
+        return;
+      }
+      run(slice_of(p, from_end, 0, length / 2), part);
+      run(slice_of(p, from_end, length / 2, length - length / 2), part);
+      return;
+    }
+
+    Product packed = p;
+    const std::size_t r = p.c.rank();
+    packed.a = panels_of(p.a, r - 2, r - 1);
+    packed.b = panels_of(p.b, r - 1, r - 2);
+    const Window wc = window(p.c, op_);
+    const std::int64_t c_line = p.c.strides()[r - 2];
+    const bool c_dense = p.n() == 1 || p.c.strides()[r - 1] == 1;
+    MatmulSpec wish;
+    wish.plan = plan;
+    wish.in = p.a.dtype();
+    wish.out = p.c.dtype();
+    wish.c_vec4 = c_dense && in_fours(p.c, p.batch_rank(), wc, p.n(), c_line);
+    wish.full = has_epilogue(p) || !c_dense;
+    wish.batch_axes = p.batch_rank() <= 1 ? 1 : 3;
+    const MatmulSpec spec = settle(wish);
+    const std::uint64_t groups = groups_of(plan, problem);
+    check_size(p, groups);
+    const std::int64_t padded_k = packed.a.shape().back() / std::int64_t{kPanel};
+    const std::int64_t uc = spec.c_vec4 ? 4 : 1;
+    Words words;
+    for (std::int64_t v : {p.m(), p.n(), padded_k, static_cast<std::int64_t>(groups)}) words.push(v);
+    for (int operand = 0; operand < 2; ++operand) {
+      words.push(std::int64_t{0});
+      words.push(padded_k * kPanel / 4);
+    }
+    words.push(wc.offset / uc);
+    words.push(c_line / uc);
+    words.push(std::int64_t{0});
+    push_batches(words, spec, packed);
+    const BindingRange b = window(packed.b, op_).range;
+    record(spec, p, window(packed.a, op_).range, &b, wc.range, words, groups);
   }
 
   /// c from `count` parts, each dense with c's lengths; from none, it is finished from zeros.
@@ -432,6 +546,8 @@ class Multiplier {
   DeviceClass class_;
   std::uint64_t limit_;
   std::uint64_t row_groups_;
+  std::uint32_t subgroup_;
+  MatrixUnit half_unit_;
   std::optional<MatmulPlan> forced_;
 };
 
@@ -491,6 +607,17 @@ Tensor as_dtype(const Tensor& x, DType dtype) {
 
 Tensor reinterpret(const Tensor& x, DType dtype) {
   return Tensor(x.device(), x.buffer(), x.shape(), x.strides(), x.offset(), dtype);
+}
+
+std::string matmul_pack_key(DType in) {
+  return fmt::format("matmul/pack/{}", wgsl_name(in));
+}
+
+KernelOptions matmul_pack_options(DType in) {
+  KernelOptions options;
+  options.source = matmul_pack_source(in);
+  options.label = "matmul.pack";
+  return options;
 }
 
 KernelOptions matmul_options(const MatmulSpec& spec) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "ops/matmul.h"
@@ -45,5 +46,7 @@ Tensor as_dtype(const Tensor& x, DType dtype);
 Tensor reinterpret(const Tensor& x, DType dtype);
 
 KernelOptions matmul_options(const MatmulSpec& spec);
+std::string matmul_pack_key(DType in);
+KernelOptions matmul_pack_options(DType in);
 
 }  // namespace weft::ops

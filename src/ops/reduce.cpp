@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -14,22 +15,32 @@
 #include "base/checked.h"
 #include "ops/infer.h"
 #include "ops/launch.h"
+#include "ops/plan_as.h"
 #include "ops/reduce.h"
 #include "ops/result.h"
 #include "ops/rows.h"
+#include "ops/subgroups.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 #include "wgsl/reduce.wgsl.h"
 #include "wgsl/reduce_blocks.wgsl.h"
 #include "wgsl/reduce_each.wgsl.h"
+#include "wgsl/reduce_quads.wgsl.h"
+#include "wgsl/reduce_subgroup.wgsl.h"
+#include "wgsl/reduce_subgroups.wgsl.h"
+#include "wgsl/reduce_tree.wgsl.h"
 
 namespace weft {
 namespace ops {
 namespace {
 
 constexpr std::uint32_t kThreads = 64;  ///< of a workgroup of by_thread and by_word
-constexpr std::uint32_t kGroup = 256;   ///< of by_group
+// Rows up to kFewRow share a workgroup of by_group, where there are many.
+constexpr std::uint64_t kFewRow = 1024;
+constexpr std::uint64_t kManyRows = 256;
+constexpr std::uint32_t kFewThreads = 16;    ///< of such a row
+constexpr std::uint32_t kSharedGroup = 128;  ///< of the workgroup
 // GPUs: rows up to kShortRow get a thread each; work is split until about kGpuThreads threads have some.
 constexpr std::uint64_t kShortRow = 32;
 constexpr std::uint64_t kGpuThreads = 131072;
@@ -43,6 +54,17 @@ constexpr std::uint64_t kCpuBlock = 128;       ///< rows that all columns walk t
 constexpr std::uint64_t kCpuLanes = 8;         ///< of a vector: more would walk the same memory again and again
 constexpr std::uint64_t kMaxSplits = 4096;     ///< so that a second pass is the last one
 constexpr std::uint64_t kLongestWalk = 12288;  ///< elements that one thread walks
+
+constexpr std::array kGroupShapes{
+    GroupShape{256, true, true},   GroupShape{256, false, true}, GroupShape{256, true, false},
+    GroupShape{256, false, false}, GroupShape{512, true, true},  GroupShape{128, true, true},
+    GroupShape{64, true, true},    GroupShape{32, true, true},   GroupShape{128, false, true},
+};
+std::atomic<std::size_t> taken_shape{0};
+
+const GroupShape& group_shape() {
+  return kGroupShapes[taken_shape.load(std::memory_order_relaxed)];
+}
 
 struct Params {
   std::uint32_t offset, outputs, reduced;
@@ -137,6 +159,11 @@ struct Pass {
   bool quads = false;
   bool two_reduced = false;
   bool splits_fast = true;
+  // Of by_group:
+  std::uint32_t group = kThreads;        ///< its threads
+  std::uint32_t row_threads = kThreads;  ///< of those, how many share an output
+  std::uint32_t subgroups = 0;           ///< at most so many; 0: joined through workgroup memory alone
+  bool four_quads = false;
 };
 
 /// Bindings and how elements are read. Accumulators are read as what they are: the sum of sums is a sum.
@@ -412,6 +439,80 @@ fn combine(a: Acc, b: Acc) -> Acc {{
   return text;
 }
 
+/// fn over_subgroup(a: Acc) -> Acc: `combine` over a subgroup, for all its threads.
+std::string subgroup_text(Reduction op, DType accumulated) {
+  const bool real = accumulated == DType::f32;
+  const auto is = [](std::string_view value) {
+    return fmt::format("fn over_subgroup(a: Acc) -> Acc {{ return {}; }}\n", value);
+  };
+  switch (op) {
+    case Reduction::prod: return is("subgroupMul(a)");
+    case Reduction::any: return is("subgroupOr(a)");
+    case Reduction::all: return is("subgroupAnd(a)");
+    case Reduction::max:
+    case Reduction::abs_max:
+      return real ? std::string(kOrderText) + is("in_order(subgroupMax(order_of(a)))") : is("subgroupMax(a)");
+    case Reduction::min:
+    case Reduction::abs_min:
+      return real ? std::string(kOrderText) + is("in_low_order(subgroupMax(low_order_of(a)))") : is("subgroupMin(a)");
+    case Reduction::argmax:
+    case Reduction::argmin: {
+      constexpr std::string_view kText = R"(
+fn over_subgroup(a: Acc) -> Acc {
+  let key = $key;
+  let best = $best(key);
+  return Acc($value(best), subgroupMin(select(0xffffffffu, a.index, key == best)));
+}
+)";
+      const bool high = op == Reduction::argmax;
+      if (!real) {
+        return fill(std::string(kText), {{"$key", "a.value"},
+                                         {"$best", high ? "subgroupMax" : "subgroupMin"},
+                                         {"$value", std::string(wgsl_name(accumulated))}});
+      }
+      // -0 equals 0.
+      return std::string(kOrderText) + R"(
+fn plain(v: f32) -> f32 { return bitcast<f32>(select(bitcast<u32>(v), 0u, bitcast<u32>(v) << 1u == 0u)); }
+)" +
+             fill(std::string(kText), {{"$key", high ? "order_of(plain(a.value))" : "low_order_of(plain(a.value))"},
+                                       {"$best", "subgroupMax"},
+                                       {"$value", high ? "in_order" : "in_low_order"}});
+    }
+    case Reduction::variance:
+    case Reduction::deviation:
+      // The first element of some thread that has any stands for all; then the mean of means, and squares around it.
+      return R"(
+fn over_subgroup(a: Acc) -> Acc {
+  let some = a.w > 0.0;
+  let origin = bitcast<f32>(subgroupMax(select(0u, bitcast<u32>(a.x), some)));
+  let n = subgroupAdd(a.w);
+  let d = select(0.0, (a.x - origin) + a.y, some);
+  let mean = subgroupAdd(d * (a.w / max(n, 1.0)));
+  let e = select(0.0, d - mean, some);
+  return Acc(origin, mean, subgroupAdd(a.z + (e * e) * a.w), n);
+}
+)";
+    case Reduction::log_sum_exp:
+      return std::string(kOrderText) + R"(
+fn over_subgroup(a: Acc) -> Acc {
+  let m = in_order(subgroupMax(order_of(a.x)));
+  return Acc(m, subgroupAdd(select(0.0, a.y * share(a.x - m), is_finite(m))));
+}
+)";
+    default: return is("subgroupAdd(a)");
+  }
+}
+
+/// The entry point by_group.
+std::string group_text(const Pass& pass) {
+  if (pass.subgroups == 0) return std::string(wgsl::reduce_tree);
+  std::string text = subgroup_text(pass.op, accumulator(pass.op, pass.x));
+  if (pass.subgroups == 1) return text + std::string(wgsl::reduce_subgroup);
+  text += fmt::format("const MOST_SUBGROUPS = {}u;\n", pass.subgroups);
+  text += tops_text("tops", "Acc", "combine", "identity()", pass.subgroups);
+  return text + std::string(wgsl::reduce_subgroups);
+}
+
 std::string writing_text(const Pass& pass) {
   const auto output = [](std::string_view type, std::string_view value) {
     return fmt::format(R"(
@@ -456,20 +557,35 @@ fn by_word(@builtin(global_invocation_id) id: vec3<u32>) {
   }
 }
 
+constexpr std::string_view kByGroup = "by_group";
+
 std::string key_of(const Pass& pass, std::string_view entry) {
   const DType read = pass.source == Source::tensor ? pass.x : accumulator(pass.op, pass.x);
   const std::string_view written = pass.sink == Sink::results ? to_string(pass.result) : "accumulators";
-  return fmt::format("reduce:{}:{}:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(read), entry,
-                     static_cast<int>(pass.source), written, pass.quads, pass.two_reduced, pass.splits_fast);
+  std::string key = fmt::format("reduce:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(read), entry,
+                                static_cast<int>(pass.source), written, pass.quads);
+  key += entry == kByGroup ? fmt::format(":{}:{}:{}:{}", pass.group, pass.row_threads, pass.subgroups, pass.four_quads)
+                           : fmt::format(":{}:{}", pass.two_reduced, pass.splits_fast);
+  return key;
 }
 
 KernelOptions options_of(const Pass& pass, std::string_view entry) {
+  const bool by_group = entry == kByGroup;
   KernelOptions options;
-  options.source = fmt::format("const QUADS = {};\nconst TWO_REDUCED = {};\nconst SPLITS_FAST = {};\n", pass.quads,
-                               pass.two_reduced, pass.splits_fast) +
-                   combining_text(pass.op, accumulator(pass.op, pass.x)) + reading_text(pass) + writing_text(pass) +
-                   std::string(wgsl::reduce);
-  options.source += pass.source == Source::tensor && in_blocks(pass.op) ? wgsl::reduce_blocks : wgsl::reduce_each;
+  options.source =
+      fmt::format("const QUADS = {};\nconst SPLITS_FAST = {};\nconst GROUP = {}u;\nconst ROW_THREADS = {}u;\n",
+                  pass.quads, pass.splits_fast, pass.group, pass.row_threads);
+  // A workgroup asks once a read: not worth another kernel.
+  options.source +=
+      fmt::format("fn two_reduced() -> bool {{ return {}; }}\n", by_group ? "params.reduced_inner < params.reduced"
+                                                                 : pass.two_reduced ? "true"
+                                                                                    : "false");
+  options.source += combining_text(pass.op, accumulator(pass.op, pass.x)) + reading_text(pass) + writing_text(pass);
+  options.source += wgsl::reduce;
+  options.source += pass.source == Source::tensor && in_blocks(pass.op) ? wgsl::reduce_blocks
+                    : by_group && pass.four_quads                       ? wgsl::reduce_quads
+                                                                        : wgsl::reduce_each;
+  if (by_group) options.source += group_text(pass);
   options.entry_point = entry;
   options.label = fmt::format("{}.{}", to_string(pass.op), entry);
   return options;
@@ -486,6 +602,7 @@ struct Input {
 /// How the reduced axis is shared out.
 struct Split {
   bool by_group = false;
+  bool shared = false;       ///< ... of several outputs
   bool splits_fast = true;   ///< neighbouring threads take neighbouring splits, not outputs
   std::uint64_t splits = 1;  ///< partial results of an output
   std::uint64_t chunk = 0;   ///< elements of a group's, or of `lanes` threads' share
@@ -493,15 +610,16 @@ struct Split {
 };
 
 Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
-  const std::uint64_t outputs = kept.count();
+  const std::uint64_t outputs = PlanAs::rows(kept.count());
   const std::uint64_t length = reduced.count();
   Split split;
   split.chunk = length;
   // Along a row neighbours in memory are reduced together; else they belong to neighbouring outputs.
-  const bool rows = outputs == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1]);
+  const bool rows = kept.count() == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1]);
   split.splits_fast = rows;
   if (!cpu && rows && length > kShortRow) {
     split.by_group = true;
+    split.shared = length <= kFewRow && outputs >= kManyRows;
     const std::uint64_t most = std::max<std::uint64_t>(length / kGpuGroupPiece, 1);
     const std::uint64_t wanted = std::clamp<std::uint64_t>(ceil_div(kGpuGroups, outputs), 1, most);
     split.chunk = (ceil_div(length, wanted) + 3) / 4 * 4;
@@ -538,12 +656,28 @@ Window device_bytes(const Device& device, std::uint64_t bytes) {
   return made;
 }
 
+/// The workgroup of by_group.
+void shape_group(const Device& device, KernelClass kernels, bool shared, Pass& pass) {
+  const GroupShape& shape = group_shape();
+  if (shared) {
+    pass.group = kSharedGroup;
+    pass.row_threads = kFewThreads;
+    pass.subgroups = 0;
+  } else {
+    pass.group = pass.row_threads = std::min(shape.threads, longest_workgroup(device));
+    const bool joins = shape.subgroups && kernels == KernelClass::gpu_subgroups;
+    pass.subgroups = joins ? most_subgroups(device, pass.group) : 0;
+  }
+  // Those in blocks read sixteen elements at once by themselves.
+  pass.four_quads = shape.four_quads && pass.quads && !(pass.source == Source::tensor && in_blocks(pass.op));
+}
+
 /// Reduces the input to `sink`, in as many passes as it takes.
 void run_passes(const Device& device, Pass pass, const Input& input, float number, const Window& out) {
-  const bool cpu = cpu_kernels(device);
+  const KernelClass kernels = kernel_class(device);
   const std::uint64_t outputs = input.kept.count();
   const std::uint64_t length = input.reduced.count();
-  const Split split = share_out(cpu, input.kept, input.reduced);
+  const Split split = share_out(kernels == KernelClass::cpu, input.kept, input.reduced);
   const bool bytes_out = pass.sink == Sink::results && pass.result == DType::bool_;
   const bool whole = split.splits == 1 && !(bytes_out && split.by_group);
   const std::string_view name = to_string(pass.op);
@@ -557,6 +691,7 @@ void run_passes(const Device& device, Pass pass, const Input& input, float numbe
   now.quads = plain && input.reduced.stride[1] == 1 && length >= 4 && input.reduced.stride[0] % 4 == 0 &&
               (!now.two_reduced || input.reduced.length[1] % 4 == 0) &&
               starts_on_quads(input.kept, input.window.offset, 0);
+  if (split.by_group) shape_group(device, kernels, split.shared, now);
 
   const std::uint64_t threads = outputs * split.splits;
   const Window target = whole ? out : device_bytes(device, threads * accumulator_size);
@@ -579,12 +714,13 @@ void run_passes(const Device& device, Pass pass, const Input& input, float numbe
   params.number = number;
 
   const bool by_word = whole && bytes_out;
-  const std::string_view entry = by_word ? "by_word" : split.by_group ? "by_group" : "by_thread";
+  const std::string_view entry = by_word ? "by_word" : split.by_group ? kByGroup : "by_thread";
   const Kernel kernel =
       dispatch::library_kernel(state_of(device), key_of(now, entry), [&] { return options_of(now, entry); });
   const std::array<BindingRange, 3> ranges{input.window.range, target.range, input.window.range};
-  const Grid grid =
-      fold_groups(split.by_group ? threads : ceil_div(by_word ? ceil_div(outputs, 4) : threads, kThreads), name);
+  const Grid grid = fold_groups(split.by_group ? ceil_div(threads, now.group / now.row_threads)
+                                               : ceil_div(by_word ? ceil_div(outputs, 4) : threads, kThreads),
+                                name);
   launch(device, kernel, std::span(ranges).first(kernel.bindings().size()),
          std::as_bytes(std::span<const Params, 1>(&params, 1)), grid);
   if (whole) return;
@@ -749,6 +885,14 @@ std::string_view to_string(Reduction r) noexcept {
   }
 }
 
+std::span<const GroupShape> group_shapes() noexcept {
+  return kGroupShapes;
+}
+
+void force_group_shape(std::size_t index) noexcept {
+  taken_shape.store(std::min(index, kGroupShapes.size() - 1), std::memory_order_relaxed);
+}
+
 Tensor run_reduction(Reduction r, const Tensor& x, std::span<const std::size_t> axes, const Shape& shape, DType dtype,
                      float number) {
   Device device = x.device();
@@ -763,6 +907,17 @@ void visit_reduce_kernels(const Device& device, const KernelVisitor& visit) {
   std::vector<DType> inputs{DType::f32, DType::i32, DType::u32, DType::bool_};
   if (device.features().f16) inputs.push_back(DType::f16);
   std::set<std::string> seen;  // accumulators are the same for several inputs
+  const auto for_groups = [&](Pass pass) {
+    if (pass.sink == Sink::results && pass.result == DType::bool_) return;
+    for (const KernelClass kernels : kernel_classes(device)) {
+      if (kernels == KernelClass::cpu) continue;
+      for (const bool shared : {false, true}) {
+        shape_group(device, kernels, shared, pass);
+        const std::string key = key_of(pass, kByGroup);
+        if (seen.insert(key).second) visit(key, options_of(pass, kByGroup));
+      }
+    }
+  };
   const auto entries = [&](Pass pass) {
     const bool bytes_out = pass.sink == Sink::results && pass.result == DType::bool_;
     for (const bool quads : {false, true}) {
@@ -772,11 +927,11 @@ void visit_reduce_kernels(const Device& device, const KernelVisitor& visit) {
       for (const bool two_reduced : {false, true}) {
         pass.two_reduced = two_reduced;
         if (two_reduced && pass.source == Source::accumulators) continue;
-        for (const std::string_view entry : {"by_thread", "by_group", "by_word"}) {
+        for_groups(pass);
+        for (const std::string_view entry : {"by_thread", "by_word"}) {
           if ((entry == "by_word") != bytes_out) continue;
           for (const bool splits_fast : {true, false}) {
             pass.splits_fast = splits_fast;
-            if (!splits_fast && entry == "by_group") continue;
             const std::string key = key_of(pass, entry);
             if (seen.insert(key).second) visit(key, options_of(pass, entry));
           }

@@ -1,6 +1,7 @@
 // Reductions: what reduce() and the moments (moments.cpp) share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -49,6 +50,17 @@ Tensor run_reduction(Reduction r, const Tensor& x, std::span<const std::size_t> 
 constexpr DType float_result(DType x) noexcept {
   return x == DType::f16 ? DType::f16 : DType::f32;
 }
+
+/// How workgroups share long rows.
+struct GroupShape {
+  std::uint32_t threads = 256;  ///< a power of two; no more than the device's limit are taken
+  bool subgroups = true;        ///< join by subgroup operations, where kernels take them at all
+  bool four_quads = true;       ///< four reads under way before the first is used
+};
+/// What was measured against each other. Reductions take the first one.
+std::span<const GroupShape> group_shapes() noexcept;
+/// For tests and measurements: another one of them, for the whole process from the next op on.
+void force_group_shape(std::size_t index) noexcept;
 
 void visit_reduce_kernels(const Device& device, const KernelVisitor& visit);
 

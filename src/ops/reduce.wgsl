@@ -1,7 +1,8 @@
 // Reductions. The text in front of this (reduce.cpp) defines, for one operation and one element type:
 //   Acc, the accumulator; element(i) and quad(i), which read x; lift(value, r), combine(a, b), identity(); finish(acc),
-// what `out` holds: a result, or an accumulator for the next pass; and the constants QUADS, TWO_REDUCED, SPLITS_FAST.
-// The text behind it defines accumulate(k, begin, end, lane, lanes), a thread's share of output k.
+// what `out` holds: a result, or an accumulator for the next pass; two_reduced(); and the constants QUADS, SPLITS_FAST,
+// GROUP, ROW_THREADS. The texts behind it define accumulate(k, begin, end, lane, lanes), a thread's share of output k, and
+// by_group.
 //
 // Output k, split s and reduced index r: a split covers `chunk` indices; its `lanes` threads take them in turns, so that
 // neighbours read neighbours.
@@ -29,7 +30,7 @@ fn kept_place(k: u32) -> u32 {
 }
 
 fn reduced_place(r: u32) -> u32 {
-  if (TWO_REDUCED) {
+  if (two_reduced()) {
     return r / params.reduced_inner * params.reduced_stride0 + r % params.reduced_inner * params.reduced_stride1;
   }
   return r * params.reduced_stride1;
@@ -57,24 +58,10 @@ fn by_thread(@builtin(global_invocation_id) id: vec3<u32>) {
   out[params.out_offset + k * params.splits + s] = finish(total);
 }
 
-var<workgroup> tree: array<Acc, 256>;
-
-// A workgroup for each output and split: of long rows.
-@compute @workgroup_size(256)
-fn by_group(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let t = group.x + group.y * 32768u;
-  let live = t < params.outputs * params.splits;
-  let s = t % params.splits;
-  let begin = min(s * params.chunk, params.reduced);
-  let end = select(begin, min(begin + params.chunk, params.reduced), live);
-  tree[lane] = accumulate(t / params.splits, begin, end, lane, 256u);
-  for (var half = 128u; half > 0u; half /= 2u) {
-    workgroupBarrier();
-    if (lane < half) {
-      tree[lane] = combine(tree[lane], tree[lane + half]);
-    }
-  }
-  if (lane == 0u && live) {
-    out[params.out_offset + t] = finish(tree[0]);
-  }
+// A thread's share of the output and split t, of ROW_THREADS; none past the last.
+fn is_output(t: u32) -> bool { return t < params.outputs * params.splits; }
+fn share_of_group(t: u32, lane: u32) -> Acc {
+  let begin = min(t % params.splits * params.chunk, params.reduced);
+  let end = select(begin, min(begin + params.chunk, params.reduced), is_output(t));
+  return accumulate(min(t / params.splits, params.outputs - 1u), begin, end, lane, ROW_THREADS);
 }

@@ -1,6 +1,4 @@
 #include "ops/rows.h"
-#include "ops/result.h"
-#include "ops/wgsl_text.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +7,13 @@
 #include <bit>
 #include <cstdlib>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "base/checked.h"
+#include "ops/result.h"
+#include "ops/rows_hold.h"
+#include "ops/rows_plan.h"
+#include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 #include "wgsl/rows.wgsl.h"
@@ -23,16 +25,6 @@ std::atomic<KernelClass> forced{KernelClass::automatic};
 
 /// Indices of one dispatch are u32, and twice that must not wrap.
 constexpr std::uint64_t kMaxIndex = 0x7fffffff;
-
-// Of the row ops' kernels.
-constexpr std::uint32_t kMaxGroup = 256;       ///< threads of a workgroup that holds a row
-constexpr std::uint32_t kMaxHeld = 8;          ///< units (elements, or quads of them) that a thread of it holds
-constexpr std::uint64_t kThreadRow = 32;       ///< on GPUs, rows up to this long get a thread each
-constexpr std::uint64_t kCpuRows = 64;         ///< on CPU adapters, from this many rows on each gets a thread
-constexpr std::uint64_t kLongestWalk = 16384;  ///< turns of one loop over a piece
-constexpr std::uint64_t kCpuPiece = 1024;      ///< the shortest piece of a row there
-constexpr std::uint64_t kGpuThreads = 16384;   ///< that keep a GPU busy
-constexpr std::uint64_t kGpuPiece = 64;        ///< the shortest piece of a column there
 
 struct Params {
   std::uint32_t offset, rows, length, kept_inner, kept_stride0, kept_stride1, stride;
@@ -47,173 +39,40 @@ constexpr std::uint32_t word(std::int64_t v) {
   return static_cast<std::uint32_t>(v);
 }
 
-/// One way to run a row op.
-struct RowPlan {
-  bool quads = false;      ///< four elements at a time, all of them f32 or f16
-  bool by_column = false;  ///< neighbouring threads take neighbouring rows, which lie side by side
-  bool hold = false;       ///< a workgroup a row (or piece) that keeps it in registers
-  std::uint32_t group = 64;
-  std::uint32_t held = 1;
-  std::uint64_t splits = 1;
-  std::uint64_t chunk = 0;
-};
-
-RowPlan plan_rows(bool cpu, const AxisPair& kept, const AxisPair& row, bool quads) {
-  RowPlan plan;
-  plan.quads = quads;
-  const std::uint64_t rows = kept.count();
-  const std::uint64_t length = row.count();
-  plan.by_column = row.stride[1] != 1 && rows > 1 && std::abs(kept.stride[1]) <= std::abs(row.stride[1]);
-  plan.chunk = length;
-  const auto split = [&](std::uint64_t wanted, std::uint64_t shortest) {
-    wanted = std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(length / shortest, 1));
-    plan.chunk = (ceil_div(length, wanted) + 3) / 4 * 4;
-    plan.splits = ceil_div(length, plan.chunk);
-    if (plan.splits == 1) plan.chunk = length;
-  };
-  // A thread walks its piece up to three times, and Mesa 22's lavapipe ends all loops of an invocation, silently, after
-  // 65,535 turns in all.
-  const std::uint64_t walk = kLongestWalk * (quads ? 4 : 1);
-  const auto bound_walk = [&] {
-    if (plan.chunk > walk) split(ceil_div(length, walk), 4);
-  };
-  if (cpu) {
-    if (rows < kCpuRows) split(ceil_div(2 * kCpuRows, rows), kCpuPiece);
-    bound_walk();
-    return plan;
-  }
-  if (length <= kThreadRow) return plan;
-  if (plan.by_column) {
-    if (rows < kGpuThreads) split(ceil_div(kGpuThreads, rows), kGpuPiece);
-    bound_walk();
-    return plan;
-  }
-  plan.hold = true;
-  const std::uint64_t unit = quads ? 4 : 1;
-  const std::uint64_t most = std::uint64_t{kMaxGroup} * kMaxHeld * unit;
-  if (length > most) {
-    plan.splits = ceil_div(length, most);
-    plan.chunk = (ceil_div(length, plan.splits) + 3) / 4 * 4;
-    plan.splits = ceil_div(length, plan.chunk);
-  }
-  const std::uint64_t units = ceil_div(plan.chunk, unit);
-  plan.group = std::clamp<std::uint32_t>(std::bit_ceil(static_cast<std::uint32_t>(ceil_div(units, 4))), 32, kMaxGroup);
-  // Powers of two, so that few kernels serve all lengths.
-  plan.held = std::bit_ceil(static_cast<std::uint32_t>(ceil_div(units, plan.group)));
-  return plan;
-}
-
-/// `join(a, b)` over values[0 .. count), pairwise: a short chain, and rounding errors of a short sum.
-std::string folded_text(std::string_view join, const std::vector<std::string>& values) {
-  if (values.size() == 1) return values.front();
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  return fmt::format("{}({}, {})", join, folded_text(join, {values.begin(), middle}),
-                     folded_text(join, {middle, values.end()}));
-}
-
-/// Joins a value of each thread for all of a workgroup, in two steps of two barriers in all: kTops threads join what
-/// stands kTops apart, then every thread joins theirs.
-std::string group_join(std::string_view name, std::string_view join, std::uint32_t group) {
-  constexpr std::uint32_t kTops = 16;
-  std::vector<std::string> apart, tops;
-  for (std::uint32_t i = 0; i < group; i += kTops) apart.push_back(fmt::format("tree[lane + {}u]", i));
-  for (std::uint32_t i = 0; i < kTops; ++i) tops.push_back(fmt::format("tops[{}]", i));
-  return fmt::format(R"(
-fn {0}(lane: u32, a: f32) -> f32 {{
-  tree[lane] = a;
-  workgroupBarrier();
-  if (lane < {1}u) {{
-    tops[lane] = {2};
-  }}
-  workgroupBarrier();
-  return {3};
-}}
-)",
-                     name, kTops, folded_text(join, apart), folded_text(join, tops));
-}
-
-/// The kernels of a workgroup that reads its row or piece once and keeps it in registers: unrolled by name, as
-/// compilers put an array that a loop indexes into memory.
-std::string holding_kernels(const RowOp& op, std::uint32_t held, std::uint32_t group) {
-  std::string load, second, store;
-  for (std::uint32_t i = 0; i < held; ++i) {
-    load += fmt::format(R"(
-  let r{0} = begin + (lane + {0}u * GROUP) * UNIT;
-  var h{0}: V;
-  if (r{0} < end) {{
-    h{0} = read_x(x_at + r{0} * params.stride);{1}
-  }})",
-                        i, op.one_statistic ? "" : fmt::format("\n    a = first_v(a, h{}, origin);", i));
-    const std::string_view share =
-        op.keeps ? "h{0} = kept(h{0}, m);\n    s += sum_v(h{0});" : "s += second_v(h{0}, m);";
-    second += fmt::format("\n  if (r{0} < end) {{\n    {1}\n  }}", i, fmt::format(fmt::runtime(share), i));
-    store +=
-        fmt::format("\n  if (r{0} < end) {{ write_out(out_at + r{0} * params.out_stride, {1}(h{0}, m, s, r{0})); }}", i,
-                    op.keeps ? "kept_result" : "result");
-  }
-  const std::string stats = fmt::format(
-      R"({0}{1}
-  var s = 0.0;{2}
-  s = group_sum(lane, s);)",
-      op.one_statistic ? "" : "\n  let origin = origin_of(read_x(x_at + begin * params.stride));\n  var a = none();",
-      load,
-      (op.one_statistic ? "\n  let m = 0.0;"
-                        : "\n  let m = first_of(group_first(lane, a), f32(end - begin), origin);") +
-          second);
-  return fmt::format(R"(
-var<workgroup> tree: array<f32, GROUP>;
-var<workgroup> tops: array<f32, 16>;
-fn sum_of(a: f32, b: f32) -> f32 {{ return a + b; }}
-{0}{1}
-@compute @workgroup_size(GROUP)
-fn hold(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
-  let row = min(group.x + group.y * 32768u, params.rows - 1u);
-  let begin = 0u;
-  let end = params.length;
-  let x_at = x_place(row);
-  let out_at = out_place(row);{2}{3}
-}}
-
-@compute @workgroup_size(GROUP)
-fn hold_stats(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
-  let t = min(group.x + group.y * 32768u, params.rows * params.splits - 1u);
-  let begin = t % params.splits * params.chunk;
-  let end = min(begin + params.chunk, params.length);
-  let x_at = x_place(t / params.splits);{2}
-  if (lane == 0u) {{
-    pieces_out[t] = vec2<f32>(m, s);
-  }}
-}}
-)",
-                     op.one_statistic ? "" : group_join("group_first", "first_all", group),
-                     group_join("group_sum", "sum_of", group), stats, store);
-}
-
 /// All that chooses a kernel's text, next to the op.
 struct RowSpec {
   std::string_view entry;
   DType in = DType::f32, out = DType::f32;
-  bool quads = false;
-  std::uint32_t group = 64, held = 1;
+  RowPlan plan;
   bool folded = false;
+
+  bool holds() const noexcept { return entry == "hold" || pieces(); }
+  bool pieces() const noexcept { return entry == "hold_stats"; }
 };
 
 std::string row_key(const RowOp& op, const RowSpec& spec) {
-  return fmt::format("rows:{}:{}:{}:{}:{}:{}:{}:{}:{}:{}", op.name, spec.entry, to_string(spec.in), to_string(spec.out),
-                     spec.quads, spec.group, spec.held, spec.folded, static_cast<bool>(op.weight),
-                     static_cast<bool>(op.bias));
+  const RowPlan& p = spec.plan;
+  std::string key = fmt::format("rows:{}:{}:{}:{}:{}:{}:{}:{}:{}", op.name, spec.entry, to_string(spec.in),
+                                to_string(spec.out), p.quads, p.group, spec.folded && !spec.holds(),
+                                static_cast<bool>(op.weight), static_cast<bool>(op.bias));
+  if (spec.holds()) key += fmt::format(":{}:{}:{}:{}", p.threads, p.held, p.turns, p.subgroups);
+  return key;
 }
 
 KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
-  const std::string_view v = spec.quads ? "vec4<f32>" : "f32";
+  const std::string_view v = spec.plan.quads ? "vec4<f32>" : "f32";
   const auto array_of = [&](std::string_view scalar) {
-    return spec.quads ? fmt::format("array<vec4<{}>>", scalar) : fmt::format("array<{}>", scalar);
+    return spec.plan.quads ? fmt::format("array<vec4<{}>>", scalar) : fmt::format("array<{}>", scalar);
   };
   const std::string_view in = wgsl_name(spec.in);
   const std::string_view out = wgsl_name(spec.out);
   std::string text;
-  text += fmt::format("alias V = {};\nconst UNIT = {}u;\nconst GROUP = {}u;\nconst TWO_KEPT = {};\n", v,
-                      spec.quads ? 4 : 1, spec.group, spec.folded);
+  text += fmt::format("alias V = {};\nconst UNIT = {}u;\nconst GROUP = {}u;\n", v, spec.plan.quads ? 4 : 1,
+                      spec.plan.group);
+  // A workgroup that holds rows asks once a row: not worth another kernel.
+  text += fmt::format("fn two_kept() -> bool {{ return {}; }}\n", spec.holds()  ? "params.kept_inner < params.rows"
+                                                                  : spec.folded ? "true"
+                                                                                : "false");
   text += fmt::format("const ONE_STATISTIC = {};\n", op.one_statistic);
   text += fmt::format("@group(0) @binding(0) var<storage, read> x: {};\n", array_of(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read_write> out: {};\n", array_of(out));
@@ -223,11 +82,11 @@ KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
   text += "@group(0) @binding(5) var<storage, read_write> pieces_out: array<vec2<f32>>;\n";
   text += fmt::format("fn read_x(i: u32) -> V {{ return V({}); }}\n", spec.in == DType::bool_
                                                                           ? "(x[i / 4u] >> (i % 4u * 8u)) & 0xffu"
-                                                                      : spec.quads ? "x[i / 4u]"
-                                                                                   : "x[i]");
+                                                                      : spec.plan.quads ? "x[i / 4u]"
+                                                                                        : "x[i]");
   text += fmt::format("fn write_out(i: u32, v: V) {{ out[i / UNIT] = {}(v); }}\n",
-                      spec.quads ? fmt::format("vec4<{}>", out) : std::string(out));
-  if (spec.quads) {
+                      spec.plan.quads ? fmt::format("vec4<{}>", out) : std::string(out));
+  if (spec.plan.quads) {
     text += R"(fn origin_of(x: V) -> f32 { return x.x; }
 fn first_v(a: f32, x: V, origin: f32) -> f32 { return first_all(a, first_4(x, origin)); }
 fn second_v(x: V, m: f32) -> f32 { return (second(x.x, m) + second(x.y, m)) + (second(x.z, m) + second(x.w, m)); }
@@ -252,7 +111,7 @@ fn merge_second(s: f32, piece: vec2<f32>, count: f32, m: f32) -> f32 { return s 
   }
   text += op.text;
   text += wgsl::rows;
-  text += holding_kernels(op, spec.held, spec.group);
+  if (spec.holds()) text += holding_text(op, spec.plan, spec.pieces());
   KernelOptions options;
   options.source = std::move(text);
   options.entry_point = spec.entry;
@@ -285,7 +144,7 @@ void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const Axi
   const bool quads = is_float(x.dtype()) && row.stride[1] == 1 && row.out_stride[1] == 1 && row.length[1] % 4 == 0 &&
                      starts_on_quads(kept, x_window.offset, out_window.offset) && starts_on_quads(kept_out, 0, 0) &&
                      aligned(weight) && aligned(bias);
-  const RowPlan plan = plan_rows(cpu_kernels(device), kept, row, quads);
+  const RowPlan plan = plan_rows(device, kernel_class(device), kept, row, quads);
 
   Params params{};
   params.offset = x_window.offset;
@@ -307,7 +166,7 @@ void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const Axi
 
   const auto run = [&](std::string_view entry, std::initializer_list<std::pair<std::uint32_t, const Window*>> operands,
                        Grid grid) {
-    const RowSpec spec{entry, x.dtype(), out.dtype(), plan.quads, plan.group, plan.held, kept.folded()};
+    const RowSpec spec{entry, x.dtype(), out.dtype(), plan, kept.folded()};
     const Kernel kernel =
         dispatch::library_kernel(state_of(device), row_key(op, spec), [&] { return row_options(op, spec); });
     std::vector<BindingRange> ranges;
@@ -322,7 +181,7 @@ void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const Axi
   const Window* b = bias ? &*bias : nullptr;
   const std::uint64_t threads = kept.count() * plan.splits;
   const Grid thread_grid = fold_groups(ceil_div(threads, plan.group), op.name);
-  const Grid piece_grid = plan.hold ? fold_groups(threads, op.name) : thread_grid;
+  const Grid piece_grid = plan.hold ? fold_groups(ceil_div(threads, plan.rows_of_group()), op.name) : thread_grid;
   const std::vector<std::string_view> entries = entries_of(plan);
   if (plan.splits == 1) {
     run(entries[0], {{0, &x_window}, {1, &out_window}, {2, w}, {3, b}}, piece_grid);
@@ -371,13 +230,26 @@ void force_kernel_class(KernelClass kernels) noexcept {
   forced.store(kernels, std::memory_order_relaxed);
 }
 
+KernelClass kernel_class(const Device& device) {
+  KernelClass kernels = forced.load(std::memory_order_relaxed);
+  if (kernels == KernelClass::automatic) kernels = is_cpu(device) ? KernelClass::cpu : KernelClass::gpu_subgroups;
+  const bool lacking = kernels == KernelClass::gpu_subgroups && !device.features().subgroups;
+  return lacking ? KernelClass::gpu : kernels;
+}
+
 bool cpu_kernels(const Device& device) {
-  switch (forced.load(std::memory_order_relaxed)) {
-    case KernelClass::gpu: return false;
-    case KernelClass::cpu: return true;
-    case KernelClass::automatic: break;
-  }
-  return is_cpu(device);
+  return kernel_class(device) == KernelClass::cpu;
+}
+
+std::vector<KernelClass> kernel_classes(const Device& device) {
+  std::vector<KernelClass> all{KernelClass::gpu, KernelClass::cpu};
+  if (device.features().subgroups) all.push_back(KernelClass::gpu_subgroups);
+  return all;
+}
+
+std::uint32_t longest_workgroup(const Device& device) {
+  const Limits& limits = device.limits();
+  return std::bit_floor(std::min(limits.max_workgroup_invocations, limits.max_workgroup_size_x));
 }
 
 Grid fold_groups(std::uint64_t groups, std::string_view op) {
@@ -468,33 +340,39 @@ Tensor row_operand(std::string_view op, std::string_view name, const Tensor& giv
 }
 
 void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisitor& visit) {
-  // The plans of both classes over lengths around all their seams: by row, by column, of one or many rows.
-  std::map<std::tuple<std::string_view, bool, std::uint32_t, std::uint32_t>, RowPlan> plans;
-  const auto add = [&](bool cpu, std::uint64_t rows, std::uint64_t length, bool columns, bool quads) {
+  // The plans of all classes over lengths around all their seams: by row, by column, of one or many rows.
+  std::map<std::string, std::pair<std::string_view, RowPlan>> found;
+  const auto add = [&](KernelClass kernels, std::uint64_t rows, std::uint64_t length, bool columns, bool quads) {
     AxisPair kept, row;
     kept.length[1] = rows;
     row.length[1] = length;
     kept.stride[1] = static_cast<std::int64_t>(columns ? 1 : length);
     row.stride[1] = static_cast<std::int64_t>(columns ? rows : 1);
-    const RowPlan plan = plan_rows(cpu, kept, row, quads && !columns);
-    for (std::string_view entry : entries_of(plan)) plans.try_emplace({entry, plan.quads, plan.group, plan.held}, plan);
+    const RowPlan plan = plan_rows(device, kernels, kept, row, quads && !columns);
+    for (std::string_view entry : entries_of(plan)) {
+      const RowSpec spec{entry, DType::f32, DType::f32, plan, false};
+      found.try_emplace(row_key(op, spec), entry, plan);
+    }
   };
-  for (std::uint64_t length = 1; length < 40000; length += length < 300 ? 1 : length / 32) {
-    for (std::uint64_t rows : {std::uint64_t{1}, std::uint64_t{2}, kCpuRows, kGpuThreads}) {
-      for (int choice = 0; choice < 8; ++choice) {
-        add((choice & 1) != 0, rows, (choice & 2) != 0 ? length * 4 : length, (choice & 4) != 0, (choice & 2) != 0);
+  for (std::uint64_t length = 1; length < 40000; length += length < 300 ? 1 : length / 16) {
+    for (std::uint64_t rows : {std::uint64_t{1}, std::uint64_t{2}, kCpuRows, kGpuRowThreads}) {
+      for (KernelClass kernels : kernel_classes(device)) {
+        for (bool columns : {false, true}) {
+          add(kernels, rows, length, columns, false);
+          add(kernels, rows, length * 4, columns, true);
+        }
       }
     }
   }
   std::vector<DType> inputs{DType::f32, DType::i32, DType::u32, DType::bool_};
   if (device.features().f16) inputs.push_back(DType::f16);
   for (DType in : inputs) {
-    for (const auto& [found, plan] : plans) {
+    for (const auto& [key, entry_plan] : found) {
+      const auto& [entry, plan] = entry_plan;
       if (plan.quads && !is_float(in)) continue;
       for (bool folded : {false, true}) {
-        const RowSpec spec{
-            std::get<0>(found), in,    in == DType::f16 ? DType::f16 : DType::f32, plan.quads, plan.group,
-            plan.held,          folded};
+        if (folded && entry.starts_with("hold")) continue;
+        const RowSpec spec{entry, in, in == DType::f16 ? DType::f16 : DType::f32, plan, folded};
         visit(row_key(op, spec), row_options(op, spec));
       }
     }

@@ -15,13 +15,21 @@
 
 namespace weft::ops {
 
-/// Which kernels reductions and row ops take. `automatic` goes by the adapter; both classes are right on every device,
-/// so tests force one and then the other.
-enum class KernelClass : std::uint8_t { automatic, gpu, cpu };
+/// Which kernels ops take. `automatic` goes by the adapter and its features. `gpu` are the kernels for GPUs in their
+/// base tier, `gpu_subgroups` those with subgroup operations where an op has them; a device without subgroups stays at
+/// the base. All are right on every device, so tests force one after the other.
+enum class KernelClass : std::uint8_t { automatic, gpu, gpu_subgroups, cpu };
 /// For the whole process; takes effect from the next op.
 void force_kernel_class(KernelClass kernels) noexcept;
+/// What runs on this device: never `automatic`.
+KernelClass kernel_class(const Device& device);
 /// True where the kernels for CPU adapters run: no barriers, every lane on its own elements.
 bool cpu_kernels(const Device& device);
+/// All that a test can force on this device.
+std::vector<KernelClass> kernel_classes(const Device& device);
+
+/// Threads of the longest workgroup along x, rounded down to a power of two.
+std::uint32_t longest_workgroup(const Device& device);
 
 /// Groups on x before a grid of groups is folded: kernels undo it by `id.x + id.y * 32768`.
 inline constexpr std::uint32_t kGroupsPerRow = 32768;
@@ -58,6 +66,9 @@ bool fits_binding(const Tensor& x);
 /// True when each stride in use, and the offset, is a multiple of four elements: rows can be read four at a time.
 bool starts_on_quads(const AxisPair& kept, std::uint32_t offset, std::uint32_t out_offset) noexcept;
 
+/// What first_all is, of numbers: for joining by subgroup operations. A maximum keeps a NaN.
+enum class FirstJoin : std::uint8_t { sum, maximum };
+
 /// A row op: two statistics of a row, the first from the elements (a maximum, a mean), the second from the elements and
 /// the first (a sum of exponentials, of centred squares), then a result per element. `text` is WGSL and defines
 ///   fn none() -> f32                                                     the first statistic of no elements
@@ -76,6 +87,7 @@ bool starts_on_quads(const AxisPair& kept, std::uint32_t offset, std::uint32_t o
 struct RowOp {
   std::string_view name;
   std::string_view text;
+  FirstJoin first_join = FirstJoin::sum;
   /// There is no first statistic (m is 0), and pieces' second ones add up: `text` defines `second` and `result` only.
   bool one_statistic = false;
   /// Where a row is kept in registers, shares are kept instead of elements, for a `second` that is dear: `text` also

@@ -1,6 +1,6 @@
 // Row ops. The text in front of this (rows.cpp, and a RowOp's own) defines V (f32, or vec4<f32> where rows can be read
-// four at a time), UNIT (its elements), GROUP, TWO_KEPT, ONE_STATISTIC (there is no first one), the bindings x, out, pieces, pieces_out, read_x, write_out, and
-// what the op computes.
+// four at a time), UNIT (its elements), GROUP, ONE_STATISTIC (there is no first one), two_kept(), the bindings x, out, pieces, pieces_out,
+// read_x, write_out, and what the op computes.
 struct Params {
   offset: u32,
   rows: u32,
@@ -21,14 +21,14 @@ struct Params {
 }
 
 fn x_place(row: u32) -> u32 {
-  if (TWO_KEPT) {
+  if (two_kept()) {
     return params.offset + row / params.kept_inner * params.kept_stride0 + row % params.kept_inner * params.kept_stride1;
   }
   return params.offset + row * params.kept_stride1;
 }
 
 fn out_place(row: u32) -> u32 {
-  if (TWO_KEPT) {
+  if (two_kept()) {
     return params.out_offset + row / params.kept_inner * params.out_stride0 +
            row % params.kept_inner * params.out_stride1;
   }

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "ops/infer_signal.h"
 #include "ops/launch.h"
+#include "ops/plan_as.h"
 #include "ops/result.h"
 #include "ops/rows.h"
 #include "ops/wgsl_text.h"
@@ -173,8 +174,8 @@ struct Plan {
 
 Plan plan_scan(bool cpu, const AxisPair& kept, std::int64_t stride, std::uint64_t length) {
   Plan plan;
-  const std::uint64_t rows = kept.count();
-  plan.by_column = rows > 1 && std::abs(kept.stride[1]) < std::abs(stride);
+  const std::uint64_t rows = PlanAs::rows(kept.count());
+  plan.by_column = kept.count() > 1 && std::abs(kept.stride[1]) < std::abs(stride);
   plan.chunk = length;
   if (cpu && plan.by_column && rows >= kScanThreads && length > kCpuRun) {
     plan.chunk = kCpuBlock;

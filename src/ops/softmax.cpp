@@ -31,6 +31,7 @@ fn result(x: V, m: f32, s: f32, r: u32) -> V { return kept_result(shares(x, m), 
 )";
   RowOp op;
   op.name = "softmax";
+  op.first_join = FirstJoin::maximum;
   op.text = text;
   op.keeps = true;
   return op;
@@ -45,6 +46,7 @@ fn result(x: V, m: f32, s: f32, r: u32) -> V {
 )";
   RowOp op;
   op.name = "log_softmax";
+  op.first_join = FirstJoin::maximum;
   op.text = text;
   return op;
 }

@@ -1,6 +1,7 @@
 #include "webgpu/instance.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace weft::webgpu {
 
@@ -32,6 +33,18 @@ AdapterType adapter_type(WGPUAdapterType type) {
     case WGPUAdapterType_CPU: return AdapterType::cpu;
     default: return AdapterType::unknown;
   }
+}
+
+/// wgpu-native does not tell how large subgroups are. lavapipe's have the lanes of its vectors, whose width is in its
+/// name: «llvmpipe (LLVM 15.0.6, 256 bits)». 0 for all others.
+std::uint32_t subgroup_size_of(std::string_view adapter) {
+  if (!adapter.starts_with("llvmpipe")) return 0;
+  const std::size_t end = adapter.find(" bits)");
+  if (end == std::string_view::npos) return 0;
+  const std::size_t begin = adapter.rfind(' ', end - 1) + 1;
+  std::uint32_t bits = 0;
+  const auto [rest, failure] = std::from_chars(adapter.data() + begin, adapter.data() + end, bits);
+  return failure == std::errc() && rest == adapter.data() + end ? bits / 32 : 0;
 }
 
 }  // namespace
@@ -77,6 +90,9 @@ AdapterInfo describe(WGPUAdapter adapter) {
   out.features.f16 = wgpuAdapterHasFeature(adapter, WGPUFeatureName_ShaderF16) != 0;
   out.features.timestamps = wgpuAdapterHasFeature(adapter, WGPUFeatureName_TimestampQuery) != 0;
   out.features.subgroups = adapter_has_subgroups(adapter);
+  if (out.features.subgroups && out.features.subgroup_max_size == 0) {
+    out.features.subgroup_min_size = out.features.subgroup_max_size = subgroup_size_of(out.name);
+  }
   if (out.features.subgroups) out.features.subgroup_matrices = adapter_subgroup_matrices(adapter);
   out.features.workgroup_views = adapter_has_workgroup_views(adapter);
   out.features.immediates = adapter_has_immediates(adapter) && out.limits.max_immediate_size > 0;

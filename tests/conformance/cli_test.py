@@ -118,7 +118,8 @@ def test_eval_json_has_the_values(box):
     out = json.loads(done(weft("eval", "i / array([0, 1, 2]) + 0.5", "i=i.npy", "--json", cwd=box)))
     assert out["result"]["values"] == ["Infinity", 2.5, 2.0]
     assert out["device"]["name"]
-    assert set(out["stats"]["times_ms"]) == {"load", "open", "upload", "compile", "compute", "read", "save"}
+    assert set(out["stats"]["times_ms"]) == {"load", "open", "upload", "compile", "compute", "read", "save",
+                                             "stream"}
 
 
 def test_eval_stats_go_to_stderr(box):
@@ -277,6 +278,23 @@ def test_info_memory():
     assert memory["classes"] == []
     assert "memory" not in json.loads(done(weft("info", "--json")))
     assert "WEFT_POOL_BYTES" in failed(weft("info", "--memory", "--json", env={"WEFT_POOL_BYTES": "lots"}))
+
+
+def test_bench_measures_against_what_the_device_can_do():
+    result = json.loads(done(weft("bench", "--seconds", "0.01", "--json")))
+    rows = {r["name"]: r for r in result["rows"]}
+    f16 = [" f16"] if any("f16" in name for name in rows) else []
+    for kind in ["copy", "sum", "softmax", "a @ b", "f32", "small ops", "upload", "read of", *f16]:
+        assert any(kind in name for name in rows), (kind, list(rows))
+    assert all(r["seconds"] > 0 for r in rows.values())
+    # All but a round trip stand beside what the device can do; that itself is 1.
+    assert [name for name, r in rows.items() if "share" not in r] == ["one small op and 4 bytes back"]
+    assert all(r["share"] > 0 for r in rows.values() if "share" in r)
+    assert rows["copy"]["share"] == 1
+
+
+def test_bench_refuses_no_time():
+    assert "--seconds is 0" in failed(weft("bench", "--seconds", "0"))
 
 
 def test_help_has_examples():

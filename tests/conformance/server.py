@@ -35,8 +35,9 @@ class Server:
         assert answer["id"] == request["id"]
         return answer
 
-    def eval(self, expression, allow_downcast=False, **inputs):
-        """Evaluates over numpy arrays and numbers; returns (array, the server's whole answer)."""
+    def eval(self, expression, allow_downcast=False, stream=None, **inputs):
+        """Evaluates over numpy arrays and numbers; returns (array, the server's whole answer). `stream`: in blocks, with
+        these options."""
         sent = {}
         for name, value in inputs.items():
             if isinstance(value, np.ndarray) or isinstance(value, np.generic):
@@ -49,9 +50,10 @@ class Server:
                 sent[name] = value
         out = self.folder / "out.npy"
         out.unlink(missing_ok=True)
-        answer = self.ask(
-            {"expr": expression, "inputs": sent, "out": str(out), "allow_downcast": allow_downcast}
-        )
+        request = {"expr": expression, "inputs": sent, "out": str(out), "allow_downcast": allow_downcast}
+        if stream is not None:
+            request["stream"] = stream
+        answer = self.ask(request)
         if not answer["ok"]:
             assert not out.exists(), "a failed evaluation left a file"
             raise EvalError(answer["code"], answer["error"])

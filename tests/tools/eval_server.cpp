@@ -2,6 +2,7 @@
 //   {"id": 1, "expr": "x + y", "inputs": {"x": "x.npy", "y": 2.5}, "out": "z.npy", "allow_downcast": false}
 //     -> {"id": 1, "ok": true, "dtype": "float32", "shape": [3], "stats": {...}}
 //     -> {"id": 1, "ok": false, "code": "invalid_argument", "error": "..."}
+//   {..., "stream": {"memory": 1000000, "block_bytes": 4096}}   in blocks; the answer has "blocks", "passes", "cut"
 //   {"id": 2, "cmd": "stats"}   the device's counters since it was opened
 //   {"id": 3, "cmd": "device"}  the device, and whether it has f16
 // A number among the inputs is a scalar; the text "inf", "-inf" or "nan" under {"number": ...} is one too. Without
@@ -13,6 +14,8 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "cli/arrays.h"
@@ -85,8 +88,65 @@ json evaluate(const weft::Device& device, const json& request) {
   return out;
 }
 
+/// As evaluate, block by block, whatever the size.
+json stream(const weft::Device& device, const json& request) {
+  const auto expression = weft::Expression::parse(request.at("expr").get<std::string>());
+  const bool allow_downcast = request.value("allow_downcast", false);
+  std::map<std::string, weft::io::ComputableFile> files;
+  weft::Expression::Sources sources;
+  weft::Expression::Types types;
+  const json inputs = request.value("inputs", json::object());
+  for (const auto& [name, value] : inputs.items()) {
+    if (!value.is_string()) {
+      sources.emplace(name, scalar_of(value));
+      types.emplace(name, scalar_of(value));
+      continue;
+    }
+    const auto path = value.get<std::string>();
+    weft::io::ComputableFile& file =
+        files.emplace(name, weft::io::ComputableFile(weft::io::ArrayFile::open(path), path, allow_downcast))
+            .first->second;
+    const weft::TensorType type{file.file().shape(), file.dtype(), path};
+    types.emplace(name, type);
+    sources.emplace(name, weft::BlockSource{type, file.file().fortran_order(),
+                                            [&file](std::size_t axis, std::int64_t begin, std::int64_t end,
+                                                    std::span<std::byte> out) { file.read(axis, begin, end, out); }});
+  }
+  const weft::TensorType type = expression.check(types, &device);
+  const json wish = request.at("stream");
+  const weft::StreamOptions options{.memory = wish.value("memory", std::uint64_t{1} << 30),
+                                    .block_bytes = wish.value("block_bytes", std::uint64_t{0})};
+  const weft::StreamPlan plan = expression.plan_stream(device, sources, options);
+  if (plan.refusal) throw *plan.refusal;
+  const auto out = request.at("out").get<std::string>();
+  std::optional<weft::io::NpyWriter> writer;
+  const auto sink = [&](std::size_t axis, std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes) {
+    if (!writer) writer.emplace(out, weft::io::file_dtype(type.dtype), type.shape);
+    writer->write(axis, begin, end, bytes);
+  };
+  const std::optional<weft::Tensor> whole = expression.stream(device, sources, sink, options);
+  if (whole) weft::cli::save(out, *whole, weft::cli::download(*whole));
+  if (writer) writer->finish();
+  json notes = json::array();
+  for (const auto& [name, file] : files) {
+    if (file.note()) notes.push_back(*file.note());
+  }
+  json answer = {{"ok", true},
+                 {"dtype", to_string(type.dtype)},
+                 {"shape", json::array()},
+                 {"notes", notes},
+                 {"blocks", plan.blocks},
+                 {"passes", plan.passes},
+                 {"bytes", plan.bytes},
+                 {"cut", plan.inputs},
+                 {"result_axis", plan.result_axis ? json(*plan.result_axis) : json()}};
+  for (std::int64_t n : type.shape) answer["shape"].push_back(n);
+  return answer;
+}
+
 json answer(const weft::Device& device, const json& request) {
   const std::string command = request.value("cmd", "");
+  if (command.empty() && request.contains("stream")) return stream(device, request);
   if (command.empty()) return evaluate(device, request);
   if (command == "stats") {
     return {{"ok", true}, {"stats", to_json(weft::cli::Report{device.stats(), {}, {}})}};

@@ -33,7 +33,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class Gemm : public ::testing::TestWithParam<DeviceClass> {
  protected:
-  static MatmulTuning tuning() { return {.device = GetParam()}; }
+  static MatmulTuning tuning() { return {.device = GetParam(), .matrix_units = false}; }
 };
 INSTANTIATE_TEST_SUITE_P(DeviceClasses, Gemm, ::testing::Values(DeviceClass::gpu, DeviceClass::cpu),
                          [](const auto& tested) { return tested.param == DeviceClass::gpu ? "gpu" : "cpu"; });
@@ -438,7 +438,8 @@ TEST_P(Gemm, ErrorsAreWithinTheBoundOfTheirNumberOfTerms) {
 // D11: every plan of the table, also where it would not be chosen, in parts too.
 TEST_P(Gemm, EveryPlanIsRight) {
   Random random(13);
-  for (ops::MatmulPlan plan : ops::all_plans(GetParam(), test_device().limits(), f32)) {
+  for (ops::MatmulPlan plan :
+       ops::all_plans(GetParam(), test_device().limits(), f32, ops::fixed_subgroup(test_device().features()))) {
     if (plan.kind == ops::MatmulKind::sum) continue;
     const bool vector = plan.kind == ops::MatmulKind::vector_tile || plan.kind == ops::MatmulKind::vector_block;
     for (bool by_columns : {false, true}) {
@@ -697,7 +698,8 @@ TEST(MatmulKernels, WhatIsChosenIsInTheListOfPlans) {
        {test_device().limits(), Limits{.max_workgroup_invocations = 256, .max_workgroup_storage = 16 << 10}}) {
     for (DeviceClass of : {DeviceClass::gpu, DeviceClass::cpu}) {
       for (DType dtype : {f32, f16, i32, u32}) {
-        const auto plans = ops::all_plans(of, limits, dtype);
+        const std::uint32_t threads = random.coin() ? 8 : 0;
+        const auto plans = ops::all_plans(of, limits, dtype, threads);
         for (int i = 0; i < 400; ++i) {
           const bool b_transposed = dtype == u32 || random.coin();
           const auto length = [&] {
@@ -709,7 +711,8 @@ TEST(MatmulKernels, WhatIsChosenIsInTheListOfPlans) {
                                                     .k = length(),
                                                     .dtype = dtype,
                                                     .a_transposed = dtype != u32 && random.coin(),
-                                                    .b_transposed = b_transposed});
+                                                    .b_transposed = b_transposed,
+                                                    .subgroup = threads});
           EXPECT_FALSE(plan.quads > 1 && b_transposed) << "not in the catalogue";
           ops::MatmulSpec chosen;
           chosen.plan = plan;

@@ -35,7 +35,7 @@ std::string name_of(const ::testing::TestParamInfo<DeviceClass>& info) {
 
 class Matmul : public ::testing::TestWithParam<DeviceClass> {
  protected:
-  static MatmulTuning tuning() { return {.device = GetParam()}; }
+  static MatmulTuning tuning() { return {.device = GetParam(), .matrix_units = false}; }
   static Tensor multiply(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
     return ops::matmul(a, b, {bias}, tuning());
   }
@@ -528,6 +528,99 @@ TEST(MatmulErrors, NameTheShapes) {
   expect_error(ErrorCode::invalid_argument, {"matmul: "}, [&] { matmul(a, Tensor()); });
 }
 
+// The panel kernel, forced where it would not be chosen too. It needs subgroups of eight; every lavapipe with 256-bit
+// vectors has them.
+class MatmulPanels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Device& device = test_device();
+    subgroup_ = ops::fixed_subgroup(device.features());
+    if (device.adapter().name.find("256 bits") != std::string::npos) {
+      ASSERT_EQ(subgroup_, 8u);
+    }
+    if (subgroup_ != 8) GTEST_SKIP() << "subgroups of this device are not of eight threads: no panel kernel";
+    tuning_.device = DeviceClass::cpu;
+    for (const ops::MatmulPlan& plan : ops::all_plans(DeviceClass::cpu, device.limits(), f32, subgroup_)) {
+      if (plan.kind == ops::MatmulKind::panel) tuning_.plan = plan;
+    }
+    ASSERT_TRUE(tuning_.plan.has_value());
+  }
+
+  std::uint32_t subgroup_ = 0;
+  MatmulTuning tuning_;
+};
+
+TEST_F(MatmulPanels, EdgesAndLayoutsAreExact) {
+  for (std::int64_t length : {2, 3, 31, 32, 33, 63, 65}) {
+    check_layouts<float>(length, 33, 17, tuning_, Layouts::rows_and_columns);
+    check_layouts<float>(35, length, 16, tuning_, Layouts::rows_and_columns);
+    check_layouts<float>(34, 36, length, tuning_, Layouts::rows_and_columns);
+  }
+  check_layouts<float>(70, 68, 1, tuning_);
+  check_layouts<float>(64, 96, 40, tuning_);
+  check_layouts<float>(65, 33, 515, tuning_);  // more than one workgroup repacks a panel
+  check_layouts<std::int32_t>(37, 66, 19, tuning_);
+}
+
+TEST_F(MatmulPanels, BatchesThatRepeatOperandsAreExact) {
+  const std::int64_t m = 33, n = 35, k = 21;
+  for (const auto& [a_batch, b_batch] : {std::pair{Shape{2, 3}, Shape{2, 3}},
+                                         {Shape{2, 1}, Shape{1, 3}},
+                                         {Shape{1, 3}, Shape{2, 3}},
+                                         {Shape{2, 3}, Shape{2, 1}},
+                                         {Shape{2, 3}, Shape{1, 1}}}) {
+    const auto batched = [](const Shape& batch, std::int64_t rows, std::int64_t columns, int seed) {
+      const Shape shape{batch[0], batch[1], rows, columns};
+      return std::pair(values<float>(element_count(shape), seed), shape);
+    };
+    const auto [a, a_shape] = batched(a_batch, m, k, 3);
+    const auto [b, b_shape] = batched(b_batch, k, n, 5);
+    std::vector<float> want;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      for (std::int64_t j = 0; j < 3; ++j) {
+        const auto part = [&](const std::vector<float>& all, const Shape& batch, std::int64_t size) {
+          const std::int64_t at = (std::min(i, batch[0] - 1) * batch[1] + std::min(j, batch[1] - 1)) * size;
+          return std::vector(all.begin() + at, all.begin() + at + size);
+        };
+        const auto one = expected(part(a, a_batch, m * k), part(b, b_batch, k * n), m, n, k);
+        want.insert(want.end(), one.begin(), one.end());
+      }
+    }
+    const Tensor c = ops::matmul(upload(a, a_shape), upload(b, b_shape), {}, tuning_);
+    EXPECT_EQ(c.shape(), (Shape{2, 3, m, n}));
+    EXPECT_EQ(c.to_host<float>(), want) << to_string(a_batch) << " " << to_string(b_batch);
+  }
+}
+
+TEST_F(MatmulPanels, EpiloguesHalvesAndSlicesAreExact) {
+  const std::int64_t m = 67, n = 45, k = 30;
+  const auto a = values<float>(m * k, 1), b = values<float>(k * n, 2), bias = values<float>(n, 3),
+             residual = values<float>(m * n, 4);
+  auto want = expected(a, b, m, n, k);
+  for (std::int64_t i = 0; i < m * n; ++i) want[i] = std::max(want[i] + bias[i % n], 0.0F) + residual[i];
+  const MatmulOptions options{upload(bias, {n}), Activation::relu, upload(residual, shape_of(m, n))};
+  const Tensor x = upload(a, shape_of(m, k)), y = upload(b, shape_of(k, n));
+  EXPECT_EQ(ops::matmul(x, y, options, tuning_).to_host<float>(), want);
+  MatmulTuning small = tuning_;
+  small.most_bytes = 40 * 32 * 4;  // of what is repacked, one panel of each
+  EXPECT_EQ(ops::matmul(x, y, options, small).to_host<float>(), want);
+  small.row_groups = 2;
+  EXPECT_EQ(ops::matmul(x, y, options, small).to_host<float>(), want);
+}
+
+TEST_F(MatmulPanels, HalfPrecisionIsExact) {
+  if (!test_device().features().f16) GTEST_SKIP() << "this device has no f16";
+  const std::int64_t m = 67, n = 45, k = 30;
+  const auto a = values<float>(m * k, 1), b = values<float>(k * n, 2);
+  const auto product = expected(a, b, m, n, k);
+  EXPECT_EQ(floats_of(ops::matmul(upload_f16(a, shape_of(m, k)), upload_f16(b, shape_of(k, n)), {}, tuning_)), product)
+      << "sums of small integers, which f16 holds";
+  MatmulOptions wide;
+  wide.dtype = f32;
+  EXPECT_EQ(ops::matmul(upload_f16(a, shape_of(m, k)), upload_f16(b, shape_of(k, n)), wide, tuning_).to_host<float>(),
+            product);
+}
+
 TEST(MatmulPlan, VectorsHaveKernelsOfTheirOwnAndTilesFollowTheShape) {
   Limits limits;
   limits.max_workgroup_invocations = 256;
@@ -539,6 +632,15 @@ TEST(MatmulPlan, VectorsHaveKernelsOfTheirOwnAndTilesFollowTheShape) {
   EXPECT_EQ(kind(DeviceClass::cpu, 4096, 1), ops::MatmulKind::vector_block);
   EXPECT_EQ(kind(DeviceClass::gpu, 64, 64), ops::MatmulKind::tile);
   EXPECT_EQ(kind(DeviceClass::cpu, 64, 64), ops::MatmulKind::block);
+  const auto with_subgroups = [&](std::uint64_t m, std::uint64_t n, DType dtype, std::uint32_t threads) {
+    return ops::choose(DeviceClass::cpu, limits, {.m = m, .n = n, .k = 64, .dtype = dtype, .subgroup = threads}).kind;
+  };
+  EXPECT_EQ(with_subgroups(64, 64, f32, 8), ops::MatmulKind::panel);
+  EXPECT_EQ(with_subgroups(64, 64, i32, 8), ops::MatmulKind::panel);
+  EXPECT_EQ(with_subgroups(64, 64, f32, 16), ops::MatmulKind::block) << "the kernel is made for eight lanes";
+  EXPECT_EQ(with_subgroups(64, 64, u32, 8), ops::MatmulKind::block) << "packed integers are not repacked";
+  EXPECT_EQ(with_subgroups(31, 4096, f32, 8), ops::MatmulKind::block);
+  EXPECT_EQ(with_subgroups(32, 32, f32, 8), ops::MatmulKind::block) << "too little work to repack for";
   const auto tile = [&](std::uint64_t m, std::uint64_t n) {
     return ops::choose(DeviceClass::gpu, limits, {.m = m, .n = n, .k = 64}).tile_m;
   };

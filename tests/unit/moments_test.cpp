@@ -27,7 +27,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class Moments : public testing::KernelClassTest {};
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Moments, testing::both_kernel_classes(), testing::kernel_class_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Moments, testing::all_kernel_classes(), testing::kernel_class_name);
 
 /// What is computed: the op, and ddof or the order.
 struct What {

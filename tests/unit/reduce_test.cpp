@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ops/infer.h"
+#include "ops/reduce.h"
 #include "ops/rows.h"
 #include "unit/kernel_class_test.h"
 #include "unit/strided.h"
@@ -33,7 +34,7 @@ class Reduce : public testing::KernelClassTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Reduce, testing::both_kernel_classes(), testing::kernel_class_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Reduce, testing::all_kernel_classes(), testing::kernel_class_name);
 
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::prod,   ReduceOp::max,   ReduceOp::min,
                                 ReduceOp::any, ReduceOp::all,  ReduceOp::argmax, ReduceOp::argmin};
@@ -371,6 +372,105 @@ TEST_P(Reduce, ArraysPastTheBindingLimitAreWorkedInSlices) {
   EXPECT_EQ(by_column.back(), 5.0f);
   EXPECT_EQ(std::count(by_column.begin(), by_column.end(), 0.0f), 1023);
   EXPECT_EQ(reduce(ReduceOp::argmax, x, over({0})).to_host<std::int32_t>().back(), static_cast<std::int32_t>(rows - 1));
+}
+
+/// Puts the table's shape and the device's class back.
+struct GroupShapeGuard {
+  ~GroupShapeGuard() {
+    ops::force_group_shape(0);
+    ops::force_kernel_class(ops::KernelClass::automatic);
+  }
+};
+
+// With subgroups, where the device has them: the shapes have both tiers.
+TEST(ReduceTiers, EveryWayToShareARow) {
+  ops::force_kernel_class(ops::KernelClass::gpu_subgroups);
+  const GroupShapeGuard guard;
+  std::mt19937 random(5);
+  for (std::size_t i = 0; i < ops::group_shapes().size(); ++i) {
+    ops::force_group_shape(i);
+    for (const std::int64_t length : {333, 4096, 4100, 9001}) {
+      const Shape shape{5, length};
+      const Strided x = testing::dense(test_device(), random, shape, DType::f32);
+      for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::argmin}) {
+        SCOPED_TRACE(std::string(to_string(op)) + ", shape " + std::to_string(i) + ", length " +
+                     std::to_string(length));
+        const std::vector<double> got = testing::to_doubles(reduce(op, x.tensor, {.axes = {{1}}}));
+        const std::vector<double> expected = model_reduce(op, x.values, shape, {1}, DType::f32);
+        ASSERT_EQ(got.size(), expected.size());
+        for (std::size_t k = 0; k < got.size(); ++k) {
+          ASSERT_NEAR(got[k], expected[k], op == ReduceOp::sum ? 1e-5 * static_cast<double>(length) : 0) << k;
+        }
+      }
+    }
+  }
+}
+
+// Of each length that a way of sharing rows begins or ends at, more rows than a workgroup takes.
+TEST_P(Reduce, RowsAtTheSeamsOfThePlan) {
+  std::mt19937 random(6);
+  for (const std::int64_t length : {32, 33, 36, 64, 255, 256, 1021, 1024, 1025, 1028, 8191, 8192, 8196}) {
+    const Shape shape{length <= 1028 ? 259 : 11, length};
+    const Strided x = testing::dense(test_device(), random, shape, DType::f32);
+    for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::argmax, ReduceOp::any}) {
+      SCOPED_TRACE(std::string(to_string(op)) + ", length " + std::to_string(length));
+      const std::vector<double> got = testing::to_doubles(reduce(op, x.tensor, over({1})));
+      const std::vector<double> expected = model_reduce(op, x.values, shape, {1}, DType::f32);
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        ASSERT_NEAR(got[k], expected[k], op == ReduceOp::sum ? 1e-5 * static_cast<double>(length) : 0) << k;
+      }
+    }
+  }
+}
+
+// Joins order floats as integers, where subgroups do it: both signs of NaN and of zero, infinities, denormals.
+TEST_P(Reduce, ExtremesAnywhereInALongRow) {
+  const float minus_nan = std::copysign(kNan, -1.0f);
+  std::vector<float> row(700);
+  for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i % 13) - 6;
+  for (const float v : {kNan, minus_nan, kInf, -kInf}) {
+    for (const std::size_t at : {std::size_t{0}, std::size_t{77}, std::size_t{400}, std::size_t{699}}) {
+      std::vector<float> x = row;
+      x[at] = v;
+      const Tensor t = floats(x);
+      const float high = reduce(ReduceOp::max, t).to_host<float>()[0];
+      const float low = reduce(ReduceOp::min, t).to_host<float>()[0];
+      SCOPED_TRACE(std::to_string(v) + " at " + std::to_string(at));
+      if (std::isnan(v)) {
+        EXPECT_TRUE(std::isnan(high));
+        EXPECT_TRUE(std::isnan(low));
+        EXPECT_EQ(reduce(ReduceOp::argmax, t).to_host<std::int32_t>()[0], static_cast<std::int32_t>(at));
+        EXPECT_EQ(reduce(ReduceOp::argmin, t).to_host<std::int32_t>()[0], static_cast<std::int32_t>(at));
+      } else {
+        EXPECT_EQ(high, v > 0 ? v : 6.0f);
+        EXPECT_EQ(low, v < 0 ? v : -6.0f);
+        EXPECT_EQ(reduce(v > 0 ? ReduceOp::argmax : ReduceOp::argmin, t).to_host<std::int32_t>()[0],
+                  static_cast<std::int32_t>(at));
+      }
+    }
+  }
+  // Two NaN: the first one's index. Zeros of both signs are equal: the first one's index again.
+  std::vector<float> x(700, 0.0f);
+  x[3] = -0.0f;
+  EXPECT_EQ(reduce(ReduceOp::argmin, floats(x)).to_host<std::int32_t>()[0], 0);
+  x.assign(700, -0.0f);
+  x[650] = 0.0f;
+  EXPECT_EQ(reduce(ReduceOp::argmax, floats(x)).to_host<std::int32_t>()[0], 0);
+  EXPECT_EQ(reduce(ReduceOp::max, floats(x)).to_host<float>()[0], 0.0f);
+  x[600] = kNan;
+  x[350] = minus_nan;
+  EXPECT_EQ(reduce(ReduceOp::argmax, floats(x)).to_host<std::int32_t>()[0], 350);
+  x.assign(700, -kInf);
+  EXPECT_EQ(reduce(ReduceOp::max, floats(x)).to_host<float>()[0], -kInf);
+  EXPECT_EQ(reduce(ReduceOp::argmax, floats(x)).to_host<std::int32_t>()[0], 0);
+}
+
+TEST_P(Reduce, TheSameRowsGiveTheSameBits) {
+  std::mt19937 random(8);
+  const Tensor x = testing::dense(test_device(), random, {40, 5000}, DType::f32).tensor;
+  EXPECT_EQ(reduce(ReduceOp::sum, x, over({1})).to_host<float>(), reduce(ReduceOp::sum, x, over({1})).to_host<float>());
+  EXPECT_EQ(reduce(ReduceOp::sum, x).to_host<float>(), reduce(ReduceOp::sum, x).to_host<float>());
 }
 
 }  // namespace

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "ops/rows.h"
+#include "ops/rows_plan.h"
+#include "ops/subgroups.h"
 #include "unit/catalog_check.h"
 #include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
+#include "weft/kernel.h"
 #include "weft/nn.h"
 #include "weft/ops.h"
 
@@ -28,7 +31,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class Rows : public testing::KernelClassTest {};
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::both_kernel_classes(), testing::kernel_class_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::all_kernel_classes(), testing::kernel_class_name);
 
 /// Calls `row` with the positions of each row along axes [axis, end).
 template <class Row>
@@ -242,6 +245,28 @@ TEST_P(Rows, RowsOfAnyLength) {  // S27
   }
 }
 
+// Of each length that a way of sharing rows begins or ends at, with and without four elements at a time.
+TEST_P(Rows, RowsAtTheSeamsOfThePlan) {
+  std::mt19937 random(7);
+  for (const std::int64_t length : {33, 64, 65, 68, 128, 129, 252, 256, 257, 260, 508, 512, 513, 516, 1028, 2052}) {
+    SCOPED_TRACE(length);
+    const Strided x = testing::dense(test_device(), random, {19, length}, DType::f32);
+    expect_near(testing::to_doubles(softmax(x.tensor)), softmax_model(x.values, {19, length}, 1, false), 2e-6, 2e-6);
+    expect_near(testing::to_doubles(layer_norm(x.tensor)), layer_norm_model(x.values, {19, length}, 1, 1e-5, {}, {}),
+                2e-5, 2e-5);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Rows, TheSameRowsGiveTheSameBits) {
+  std::mt19937 random(8);
+  for (const std::int64_t length : {300, 4096}) {
+    const Tensor x = testing::dense(test_device(), random, {40, length}, DType::f32).tensor;
+    EXPECT_EQ(layer_norm(x).to_host<float>(), layer_norm(x).to_host<float>());
+    EXPECT_EQ(softmax(x).to_host<float>(), softmax(x).to_host<float>());
+  }
+}
+
 TEST_P(Rows, EveryColumnTakesPart) {  // S27
   std::vector<float> x(10000);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97);
@@ -377,6 +402,82 @@ TEST_P(Rows, ArraysPastTheBindingLimitAreWorkedInSlices) {
   test_device().read(out.buffer(), static_cast<std::size_t>(rows - 2) * 4096,
                      std::as_writable_bytes(std::span<float>(ends)));
   EXPECT_NEAR(ends[1023], 1.0 / 1024, 1e-8);
+}
+
+/// Puts the table's shape and the device's class back.
+struct HoldShapeGuard {
+  ~HoldShapeGuard() {
+    ops::force_hold_shape(0);
+    ops::force_kernel_class(ops::KernelClass::automatic);
+  }
+};
+
+// With subgroups, where the device has them: the shapes have both tiers.
+TEST(RowsTiers, EveryWayToHoldARow) {
+  ops::force_kernel_class(ops::KernelClass::gpu_subgroups);
+  const HoldShapeGuard guard;
+  std::mt19937 random(9);
+  for (std::size_t i = 0; i < ops::hold_shapes().size(); ++i) {
+    ops::force_hold_shape(i);
+    for (const std::int64_t length : {4096, 3001}) {
+      SCOPED_TRACE("shape " + std::to_string(i) + " length " + std::to_string(length));
+      const Strided x = testing::dense(test_device(), random, {6, length}, DType::f32);
+      expect_near(testing::to_doubles(softmax(x.tensor)), softmax_model(x.values, {6, length}, 1, false), 2e-6, 2e-6);
+      if (HasFailure()) return;
+      if (length % 4 != 0) continue;
+      expect_near(testing::to_doubles(rms_norm(x.tensor)), rms_norm_model(x.values, {6, length}, 1, 1e-5, {}), 1e-5,
+                  1e-5);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// What the kernels' arrays of one value a subgroup rest on.
+TEST(RowsTiers, AWorkgroupHasNoMoreSubgroupsThanThePlanSays) {
+  Device& device = test_device();
+  if (!device.features().subgroups) GTEST_SKIP() << "the device has no subgroups";
+  for (const std::string threads : {"32", "64", "256"}) {
+    const Kernel kernel = device.kernel({.source = R"(
+      @group(0) @binding(0) var<storage, read_write> out: array<vec4<u32>>;
+      @compute @workgroup_size()" + threads + R"()
+      fn main(@builtin(local_invocation_index) lane: u32, @builtin(subgroup_id) id: u32, @builtin(subgroup_size) size: u32,
+              @builtin(num_subgroups) count: u32, @builtin(subgroup_invocation_id) place: u32) {
+        let first = subgroupMin(place);
+        out[lane] = vec4<u32>(id, size, count, first);
+      })",
+                                         .label = "subgroups of " + threads});
+    const auto n = static_cast<std::uint32_t>(std::stoul(threads));
+    const Buffer out = device.alloc(std::uint64_t{n} * 16);
+    kernel(device.stream(), {{"out", out}}, Grid{});
+    std::vector<std::uint32_t> found(std::size_t{n} * 4);
+    device.read(out, 0, std::as_writable_bytes(std::span(found)));
+    for (std::size_t i = 0; i < found.size(); i += 4) {
+      ASSERT_LT(found[i], found[i + 2]);
+      ASSERT_LE(found[i + 2], ops::most_subgroups(device, n));
+      ASSERT_GE(found[i + 1], std::max(device.features().subgroup_min_size, 4U));
+      ASSERT_EQ(found[i + 3], 0u) << "nobody writes what the subgroup joined";
+    }
+    RecordProperty("subgroup_size", static_cast<int>(found[1]));
+    std::printf("subgroups of %u\n", found[1]);
+  }
+}
+
+TEST(RowsTiers, AModestDeviceWithoutSubgroupsTakesTheBaseTierAndShortWorkgroups) {
+  DeviceOptions options;
+  options.allow_subgroups = false;
+  options.default_limits_only = true;
+  Device plain = Device::open(options);
+  ASSERT_FALSE(plain.features().subgroups);
+  ops::force_kernel_class(ops::KernelClass::gpu_subgroups);
+  EXPECT_EQ(ops::kernel_class(plain), ops::KernelClass::gpu);
+  ASSERT_EQ(ops::longest_workgroup(plain), 256u);
+  for (const std::int64_t length : {300, 12000}) {
+    const std::vector<float> ones(static_cast<std::size_t>(2 * length), 1.0f);
+    const std::vector<float> got = softmax(plain.upload<float>(ones, {2, length})).to_host<float>();
+    for (const float v : got) ASSERT_NEAR(v, 1.0 / static_cast<double>(length), 1e-8);
+  }
+  ops::force_kernel_class(ops::KernelClass::automatic);
+  EXPECT_EQ(ops::kernel_class(plain), ops::is_cpu(plain) ? ops::KernelClass::cpu : ops::KernelClass::gpu);
 }
 
 TEST(RowsCatalog, EveryKernelCompiles) {  // D11

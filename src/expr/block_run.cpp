@@ -1,0 +1,379 @@
+#include "expr/block_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "expr/channel.h"
+#include "expr/joining.h"
+#include "ops/plan_as.h"
+#include "weft/ops.h"
+#include "weft/stream.h"
+
+namespace weft::expr {
+namespace {
+
+/// Blocks that are on their way between two of the stages.
+constexpr std::size_t kAhead = 2;
+
+/// Rows [begin, end).
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const noexcept { return end - begin; }
+};
+
+Strides dense_strides(const Shape& shape, bool fortran) {
+  if (!fortran) return contiguous_strides(shape);
+  Strides strides = shape;
+  std::int64_t step = 1;
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+std::size_t dense_bytes(const Shape& shape, DType dtype) {
+  return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
+}
+
+/// Reads the inputs' blocks ahead, on a thread of its own, into a few pieces of memory that go round.
+class Reader {
+ public:
+  struct Slot {
+    Range rows;
+    std::vector<std::vector<std::byte>> bytes;  ///< by input
+    std::vector<std::size_t> sizes;             ///< what of it is in use
+  };
+
+  Reader(const BlockJob& job, const BlockPass& pass, const std::vector<Range>& ranges)
+      : job_(job), pass_(pass), ranges_(ranges), empty_(kAhead), full_(kAhead) {
+    for (std::size_t i = 0; i < kAhead; ++i) empty_.push(std::make_unique<Slot>());
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Reader() {
+    empty_.close();
+    full_.close();
+    thread_.join();
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  /// The next block. Throws what reading threw.
+  std::unique_ptr<Slot> next() {
+    std::optional<std::unique_ptr<Slot>> slot = full_.pop();
+    if (!slot) std::rethrow_exception(error_);
+    return std::move(*slot);
+  }
+  void give_back(std::unique_ptr<Slot> slot) { empty_.push(std::move(slot)); }
+
+ private:
+  void run() noexcept {
+    try {
+      for (const Range& rows : ranges_) {
+        std::optional<std::unique_ptr<Slot>> slot = empty_.pop();
+        if (!slot) return;
+        fill(**slot, rows);
+        if (!full_.push(std::move(*slot))) return;
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+      full_.close();
+    }
+  }
+
+  void fill(Slot& slot, const Range& rows) {
+    slot.rows = rows;
+    slot.bytes.resize(pass_.inputs.size());
+    slot.sizes.resize(pass_.inputs.size());
+    for (std::size_t i = 0; i < pass_.inputs.size(); ++i) {
+      const OpId id = pass_.inputs[i];
+      const std::size_t axis = job_.blocks.inputs.at(id);
+      const std::int64_t run = job_.graph.shape(id)[axis] / job_.blocks.rows;
+      const Shape shape = block_shape(job_.graph, job_.blocks, id, rows.count());
+      slot.sizes[i] = dense_bytes(shape, job_.graph.dtype(id));
+      if (slot.bytes[i].size() < slot.sizes[i]) slot.bytes[i].resize(slot.sizes[i]);
+      if (slot.sizes[i] == 0) continue;
+      job_.read(job_.graph[id], axis, rows.begin * run, rows.end * run, std::span(slot.bytes[i]).first(slot.sizes[i]));
+      job_.advance(slot.sizes[i]);
+    }
+  }
+
+  const BlockJob& job_;
+  const BlockPass& pass_;
+  const std::vector<Range>& ranges_;
+  Channel<std::unique_ptr<Slot>> empty_, full_;
+  std::exception_ptr error_;  // written before full_ closes, read after
+  std::thread thread_;
+};
+
+/// Waits for results to arrive and hands them on, on a thread of its own.
+class Writer {
+ public:
+  explicit Writer(const BlockJob& job) : job_(job), items_(kAhead), thread_([this] { run(); }) {}
+  ~Writer() {
+    if (!thread_.joinable()) return;
+    abandon_ = true;
+    items_.close();
+    thread_.join();
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  /// Waits while kAhead results are on their way. Throws what writing threw.
+  void push(Readback bytes, const Range& elements) {
+    if (!items_.push({std::move(bytes), elements})) std::rethrow_exception(error_);
+  }
+  /// Returns when all is written.
+  void finish() {
+    items_.close();
+    thread_.join();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  struct Item {
+    Readback bytes;
+    Range elements;
+  };
+
+  void run() noexcept {
+    try {
+      while (std::optional<Item> item = items_.pop()) {
+        if (abandon_) return;
+        const std::span<const std::byte> bytes = item->bytes.view();
+        job_.write(*job_.blocks.result().axis, item->elements.begin, item->elements.end, bytes);
+        job_.advance(bytes.size());
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+      items_.close();
+    }
+  }
+
+  const BlockJob& job_;
+  Channel<Item> items_;
+  std::atomic<bool> abandon_{false};
+  std::exception_ptr error_;  // written before items_ closes, read after
+  std::thread thread_;
+};
+
+class Run {
+ public:
+  explicit Run(const BlockJob& job) : job_(job), device_(job.device) {
+    const std::int64_t size = job.blocks.rows / job.count;
+    const std::int64_t longer = job.blocks.rows % job.count;
+    for (std::int64_t i = 0, begin = 0; i < job.count; ++i) {
+      const std::int64_t end = begin + size + (i < longer ? 1 : 0);
+      ranges_.push_back({begin, end});
+      begin = end;
+    }
+  }
+
+  std::optional<Tensor> run() {
+    for (std::size_t p = 0; p < job_.blocks.passes.size(); ++p) {
+      for (std::size_t step : job_.blocks.passes[p].before) whole_step(step);
+      pass(p);
+      forget(p + 1);
+    }
+    for (std::size_t step : job_.blocks.after) whole_step(step);
+    if (job_.blocks.result().axis) return std::nullopt;
+    return whole_.at(job_.blocks.plan.result);
+  }
+
+ private:
+  const Plan& plan() const { return job_.blocks.plan; }
+  const OpCut& place(OpId id) const { return job_.blocks.cuts[id]; }
+
+  void whole_step(std::size_t index) {
+    const Step& step = plan().steps[index];
+    const Operation& op = job_.graph[step.result];
+    if (op.kind == OpKind::input) {
+      whole_[step.result] = job_.whole(op);
+      return;
+    }
+    const StepSources sources{
+        [&](OpId id) { return whole_.at(id); }, {}, [&](OpId id) { return job_.graph.shape(id); }};
+    whole_[step.result] =
+        explained(job_.graph, step, job_.explain, [&] { return run_step(device_, job_.graph, step, sources); });
+  }
+
+  /// Drops whole tensors that neither pass `next` nor anything behind it reads.
+  void forget(std::size_t next) {
+    std::vector<bool> read(job_.graph.size());
+    read[plan().result] = true;
+    const auto mark = [&](const std::vector<std::size_t>& steps) {
+      for (std::size_t i : steps) {
+        for (OpId operand : plan().steps[i].operands) read[operand] = true;
+      }
+    };
+    for (std::size_t p = next; p < job_.blocks.passes.size(); ++p) {
+      mark(job_.blocks.passes[p].before);
+      mark(job_.blocks.passes[p].steps);
+    }
+    mark(job_.blocks.after);
+    std::erase_if(whole_, [&](const auto& entry) { return !read[entry.first]; });
+  }
+
+  /// The operation whose blocks are joined, its parts so far, and what joins them.
+  struct Sum {
+    OpId id = 0;
+    Joining joining;
+    std::vector<Tensor> origin;
+    std::unique_ptr<Joiner> parts;
+  };
+
+  void pass(std::size_t p) {
+    const BlockPass& pass = job_.blocks.passes[p];
+    const bool writes = p + 1 == job_.blocks.passes.size() && job_.blocks.result().axis;
+    std::unordered_map<OpId, Sum> sums;
+    for (std::size_t i : pass.steps) {
+      const OpId id = plan().steps[i].result;
+      if (!place(id).combined) continue;
+      Sum& sum = sums[id];
+      sum.id = id;
+      sum.joining = joining_of(job_.graph, job_.graph[id], *place(id).operands[0]);
+      sum.parts = std::make_unique<Joiner>(sum.joining);
+    }
+    const std::vector<std::vector<OpId>> release = releases(pass, writes);
+    Reader reader(job_, pass, ranges_);
+    std::optional<Writer> writer;
+    if (writes) writer.emplace(job_);
+    std::deque<Readback> behind;  // tells when a block that is not written is done
+    for (const Range& rows : ranges_) {
+      std::unique_ptr<Reader::Slot> slot = reader.next();
+      std::unordered_map<OpId, Tensor> tensors;
+      for (std::size_t i = 0; i < pass.inputs.size(); ++i) {
+        tensors[pass.inputs[i]] = upload(pass.inputs[i], std::span(slot->bytes[i]).first(slot->sizes[i]), rows);
+      }
+      reader.give_back(std::move(slot));
+      block(pass, rows, tensors, sums, release);
+      if (writes) {
+        write(*writer, tensors.at(plan().result), rows);
+      } else {
+        keep_behind(behind, sums);
+      }
+    }
+    if (writer) writer->finish();
+    for (auto& [id, sum] : sums) {
+      const Step& step = step_of(pass, id);
+      whole_[id] = explained(job_.graph, step, job_.explain, [&] { return sum.parts->finish(); });
+    }
+  }
+
+  const Step& step_of(const BlockPass& pass, OpId id) const {
+    const auto it =
+        std::find_if(pass.steps.begin(), pass.steps.end(), [&](std::size_t i) { return plan().steps[i].result == id; });
+    return plan().steps[*it];
+  }
+
+  Tensor upload(OpId id, std::span<const std::byte> bytes, const Range& rows) {
+    const Operation& op = job_.graph[id];
+    const Shape shape = block_shape(job_.graph, job_.blocks, id, rows.count());
+    return Tensor(device_, device_.upload_bytes(bytes), shape, dense_strides(shape, job_.is_fortran(op)), 0, op.dtype);
+  }
+
+  /// By step of the pass: block tensors that no later step of it reads.
+  std::vector<std::vector<OpId>> releases(const BlockPass& pass, bool writes) const {
+    std::vector<std::vector<OpId>> out(pass.steps.size());
+    std::vector<bool> seen(job_.graph.size());
+    if (writes) seen[plan().result] = true;
+    for (std::size_t at = pass.steps.size(); at-- > 0;) {
+      const Step& step = plan().steps[pass.steps[at]];
+      for (OpId operand : step.operands) {
+        if (!place(operand).axis || seen[operand]) continue;
+        seen[operand] = true;
+        out[at].push_back(operand);
+      }
+    }
+    return out;
+  }
+
+  void block(const BlockPass& pass, const Range& rows, std::unordered_map<OpId, Tensor>& tensors,
+             std::unordered_map<OpId, Sum>& sums, const std::vector<std::vector<OpId>>& release) {
+    for (std::size_t at = 0; at < pass.steps.size(); ++at) {
+      const Step& step = plan().steps[pass.steps[at]];
+      if (job_.graph[step.result].kind == OpKind::input) continue;
+      const auto operand = [&](OpId id) { return block_of(step, id, rows, tensors); };
+      if (place(step.result).combined) {
+        explained(job_.graph, step, job_.explain, [&] {
+          join(sums.at(step.result), step, rows, operand);
+          return Tensor();
+        });
+      } else {
+        const StepSources sources{
+            operand, {}, [&](OpId id) { return block_shape(job_.graph, job_.blocks, id, rows.count()); }};
+        const ops::PlanAs all(rows.count(), job_.blocks.rows);
+        tensors[step.result] =
+            explained(job_.graph, step, job_.explain, [&] { return run_step(device_, job_.graph, step, sources); });
+      }
+      for (OpId id : release[at]) tensors.erase(id);
+    }
+  }
+
+  /// What a step reads of one of its operands for a block.
+  Tensor block_of(const Step& step, OpId id, const Range& rows, const std::unordered_map<OpId, Tensor>& tensors) const {
+    if (place(id).axis) return tensors.at(id);
+    const Tensor& whole = whole_.at(id);
+    const auto axis = operand_axis(job_.graph, job_.blocks, step, id);
+    if (!axis) return whole;
+    const std::int64_t run = whole.shape()[*axis] / job_.blocks.rows;
+    return slice(whole, static_cast<std::int64_t>(*axis), rows.begin * run, rows.end * run);
+  }
+
+  void join(Sum& sum, const Step& step, const Range& rows, const std::function<Tensor(OpId)>& operand) {
+    const Operation& op = job_.graph[step.result];
+    std::vector<Tensor> operands;
+    for (OpId id : op.operands) operands.push_back(operand(id));
+    const std::size_t axis = *place(step.result).operands[0];
+    const std::int64_t run = job_.graph.shape(op.operands[0])[axis] / job_.blocks.rows;
+    if (rows.begin == 0 && sum.joining.prepare) sum.origin = sum.joining.prepare(operands);
+    Part part;
+    part.first = rows.begin * run;
+    part.count =
+        element_count(operands[0].shape()) / std::max<std::int64_t>(element_count(job_.graph.shape(sum.id)), 1);
+    part.values = sum.joining.reduce(operands, sum.origin, part.first);
+    sum.parts->add(std::move(part));
+  }
+
+  void write(Writer& writer, const Tensor& result, const Range& rows) {
+    const std::size_t axis = *job_.blocks.result().axis;
+    const std::int64_t run = job_.graph.shape(plan().result)[axis] / job_.blocks.rows;
+    const Tensor dense = contiguous(result);
+    const std::size_t begin = static_cast<std::size_t>(dense.offset()) * size_of(dense.dtype());
+    writer.push(device_.read_async(dense.buffer(), begin, dense.nbytes()), {rows.begin * run, rows.end * run});
+  }
+
+  /// Lets the device fall behind the reader by no more than a few blocks: what is uploaded waits in memory.
+  void keep_behind(std::deque<Readback>& behind, const std::unordered_map<OpId, Sum>& sums) {
+    for (const auto& [id, sum] : sums) {
+      const Tensor last = sum.parts->last();
+      if (last.nbytes() == 0) continue;
+      behind.push_back(device_.read_async(
+          last.buffer(), static_cast<std::size_t>(last.offset()) * size_of(last.dtype()), size_of(last.dtype())));
+      break;
+    }
+    if (behind.size() <= kAhead) return;
+    behind.front().wait();
+    behind.pop_front();
+  }
+
+  const BlockJob& job_;
+  Device device_;
+  std::vector<Range> ranges_;
+  std::unordered_map<OpId, Tensor> whole_;
+};
+
+}  // namespace
+
+std::optional<Tensor> run_blocks(const BlockJob& job) {
+  return Run(job).run();
+}
+
+}  // namespace weft::expr

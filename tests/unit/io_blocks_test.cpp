@@ -1,0 +1,202 @@
+// Array files read and written in blocks.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <vector>
+
+#include "weft/error.h"
+#include "weft/io.h"
+
+namespace weft::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+class IoBlocks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / fmt::format("weft-blocks-{}", ::getpid());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path path(const std::string& name) const { return folder_ / name; }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+  static std::vector<float> numbers(std::size_t n) {
+    std::vector<float> out(n);
+    std::iota(out.begin(), out.end(), 0.0f);
+    return out;
+  }
+  std::string saved(const Shape& shape) const {
+    const std::vector<float> values = numbers(static_cast<std::size_t>(element_count(shape)));
+    save_npy(path("x.npy"), FileDType::f32, shape, std::as_bytes(std::span(values)));
+    return path("x.npy").string();
+  }
+  static std::string message(const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(IoBlocks, EveryAxisReadsItsElements) {
+  const Shape shape{5, 4, 3};
+  const ArrayFile file = ArrayFile::open(saved(shape));
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    for (std::int64_t begin = 0; begin <= shape[axis]; ++begin) {
+      for (std::int64_t end = begin; end <= shape[axis]; ++end) {
+        Shape block = shape;
+        block[axis] = end - begin;
+        std::vector<float> out(static_cast<std::size_t>(element_count(block)));
+        file.read(axis, begin, end, std::as_writable_bytes(std::span(out)));
+        std::size_t at = 0;
+        for (std::int64_t i = 0; i < block[0]; ++i) {
+          for (std::int64_t j = 0; j < block[1]; ++j) {
+            for (std::int64_t k = 0; k < block[2]; ++k) {
+              std::int64_t index[] = {i, j, k};
+              index[axis] += begin;
+              ASSERT_EQ(out[at++], static_cast<float>((index[0] * 4 + index[1]) * 3 + index[2]));
+            }
+          }
+        }
+      }
+    }
+  }
+  std::vector<std::byte> wrong(7);
+  EXPECT_NE(message([&] { file.read(0, 0, 1, wrong); }).find("exactly these elements"), std::string::npos);
+  EXPECT_NE(message([&] { file.read(0, 3, 6, wrong); }).find("stay inside"), std::string::npos);
+  EXPECT_NE(message([&] { file.read(3, 0, 1, wrong); }).find("stay inside"), std::string::npos);
+}
+
+TEST_F(IoBlocks, AnArrayWithoutAxesIsOneElement) {
+  const ArrayFile file = ArrayFile::open(saved({}));
+  float out = 7;
+  file.read(0, 0, 1, std::as_writable_bytes(std::span(&out, 1)));
+  EXPECT_EQ(out, 0);
+}
+
+TEST_F(IoBlocks, AFileThatIsCutShortIsRefusedNotAccessed) {
+  const std::string name = saved({1000, 100});
+  const ArrayFile file = ArrayFile::open(name);
+  fs::resize_file(name, 200000);
+  std::vector<float> out(10 * 100);
+  file.read(0, 0, 10, std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(out[999], 999);
+  EXPECT_NE(message([&] { file.read(0, 990, 1000, std::as_writable_bytes(std::span(out))); }).find("became shorter"),
+            std::string::npos);
+}
+
+TEST_F(IoBlocks, AFileThatIsReplacedIsReadAsItWas) {
+  const std::string name = saved({10, 10});
+  const ArrayFile file = ArrayFile::open(name);
+  const std::vector<float> zeros(5);
+  save_npy(name, FileDType::f32, {5}, std::as_bytes(std::span(zeros)));
+  std::vector<float> out(10);
+  file.read(0, 9, 10, std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(out[9], 99);
+}
+
+TEST_F(IoBlocks, WrittenInBlocksIsAsSavedWhole) {
+  const Shape shape{6, 5, 4};
+  const std::vector<float> values = numbers(120);
+  save_npy(path("whole.npy"), FileDType::f32, shape, std::as_bytes(std::span(values)));
+  std::ifstream whole(path("whole.npy"), std::ios::binary);
+  const std::string want{std::istreambuf_iterator<char>(whole), {}};
+  const ArrayFile file = ArrayFile::open(path("whole.npy").string());
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    for (bool backwards : {false, true}) {
+      NpyWriter writer(path("out.npy"), FileDType::f32, shape);
+      for (std::int64_t i = 0; i < shape[axis]; ++i) {
+        const std::int64_t at = backwards ? shape[axis] - 1 - i : i;
+        std::vector<float> block(static_cast<std::size_t>(120 / shape[axis]));
+        file.read(axis, at, at + 1, std::as_writable_bytes(std::span(block)));
+        writer.write(axis, at, at + 1, std::as_bytes(std::span(block)));
+        EXPECT_FALSE(fs::exists(path("out.npy")));
+      }
+      writer.finish();
+      std::ifstream in(path("out.npy"), std::ios::binary);
+      const std::string got{std::istreambuf_iterator<char>(in), {}};
+      EXPECT_EQ(got, want);
+      fs::remove(path("out.npy"));
+      EXPECT_EQ(files(), 1u);
+    }
+  }
+}
+
+TEST_F(IoBlocks, NothingIsLeftOfWhatWasNotFinished) {
+  const std::vector<float> row(10, 1.0f);
+  const auto bytes = std::as_bytes(std::span(row));
+  {
+    NpyWriter writer(path("out.npy"), FileDType::f32, {3, 10});
+    EXPECT_TRUE(fs::exists(writer.temporary()));
+    writer.write(0, 0, 1, bytes);
+    EXPECT_NE(message([&] { writer.finish(); }).find("80 bytes of shape (3, 10) are not written"), std::string::npos);
+    EXPECT_NE(message([&] { writer.write(0, 2, 4, bytes); }).find("stay inside"), std::string::npos);
+    EXPECT_NE(message([&] { writer.write(0, 1, 3, bytes); }).find("write each element once"), std::string::npos);
+  }
+  EXPECT_EQ(files(), 0u);
+  // What was there stays.
+  saved({4});
+  {
+    NpyWriter writer(path("x.npy"), FileDType::f32, {3, 10});
+  }
+  EXPECT_EQ(load_npy(path("x.npy")).shape, Shape({4}));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(IoBlocks, ADiskThatIsTooSmallIsKnownBeforeTheFirstBlock) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string why = message([&] { NpyWriter writer(path("out.npy"), FileDType::f32, {1000, 1000}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(why.find("cannot write 4000128 bytes"), std::string::npos) << why;
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(IoBlocks, APipeTakesBlocksInOrderOnly) {
+  const std::vector<float> half(2, 1.0f);
+  const auto bytes = std::as_bytes(std::span(half));
+  NpyWriter rows("/dev/null", FileDType::f32, {2, 2});
+  EXPECT_TRUE(rows.temporary().empty());
+  rows.write(0, 0, 1, bytes);
+  rows.write(0, 1, 2, bytes);
+  rows.finish();
+  NpyWriter columns("/dev/null", FileDType::f32, {2, 2});
+  EXPECT_NE(message([&] { columns.write(1, 0, 1, bytes); }).find("no file in which one can go back"),
+            std::string::npos);
+}
+
+TEST_F(IoBlocks, ConversionsCountOverAllBlocks) {
+  std::vector<double> values(100, 1.0);
+  values[5] = values[95] = 1e300;
+  save_npy(path("d.npy"), FileDType::f64, {10, 10}, std::as_bytes(std::span(values)));
+  ComputableFile file(ArrayFile::open(path("d.npy").string()), "d.npy", true);
+  EXPECT_EQ(file.dtype(), DType::f32);
+  std::vector<float> out(10);
+  for (std::int64_t i = 0; i < 10; ++i) file.read(0, i, i + 1, std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(file.note(), "float64 read as float32 (2 values overflowed to inf)");
+  EXPECT_NE(message([&] {
+              ComputableFile(ArrayFile::open(path("d.npy").string()), "d.npy", false);
+            }).find("--allow-downcast"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::io
