@@ -62,9 +62,8 @@ class Bench {
     for (const weft::SubgroupMatrix& s : device_.features().subgroup_matrices) {
       fmt::print("  {}>{} {}x{}x{}\n", s.in, s.out, s.m, s.n, s.k);
     }
-    fmt::print("  subgroups of {} to {}, {} bytes of workgroup memory, views {}\n",
-               device_.features().subgroup_min_size, device_.features().subgroup_max_size,
-               device_.limits().max_workgroup_storage, device_.features().workgroup_views);
+    fmt::print("  subgroups of {} to {}, {} bytes of workgroup memory\n", device_.features().subgroup_min_size,
+               device_.features().subgroup_max_size, device_.limits().max_workgroup_storage);
     weft::ops::force_kernel_class(weft::ops::KernelClass::gpu);
   }
 

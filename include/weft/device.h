@@ -70,7 +70,6 @@ struct Features {
   std::uint32_t subgroup_max_size = 0;
   /// `enable chromium_experimental_subgroup_matrix;` when not empty. Dawn alone has them (2026).
   std::vector<SubgroupMatrix> subgroup_matrices;
-  bool workgroup_views = false;  ///< WGSL's language feature `buffer_view`: one workgroup memory seen as several types
 };
 
 /// One adapter as the implementation reports it.

@@ -35,7 +35,6 @@ nb::dict features_dict(const Features& f) {
     matrices.append(fmt::format("{}>{} {}x{}x{}", s.in, s.out, s.m, s.n, s.k));
   }
   d["subgroup_matrices"] = matrices;
-  d["workgroup_views"] = f.workgroup_views;
   return d;
 }
 

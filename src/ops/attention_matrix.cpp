@@ -18,47 +18,24 @@ using Tile = AttentionMatrixTile;
 
 // Rows of workgroup memory are longer than what they hold by 16 bytes: rows below each other then start in different
 // memory banks.
-constexpr std::uint32_t kPad = 16;
 
-/// Bytes of a row.
+/// Elements of a row, f16.
 std::uint32_t key_line(const Tile& t) {
-  return t.depth * 2 + kPad;
+  return t.depth + 8;
 }
 std::uint32_t value_line(const Tile& t) {
-  return t.columns * 2 + kPad;
+  return t.columns + 8;
 }
-/// Of scores, in f32; their weights, in f16, take the same place.
+std::uint32_t weight_line(const Tile& t) {
+  return t.keys + 8;
+}
+/// Of scores, f32; sums take the same place where threads must see them.
 std::uint32_t score_line(const Tile& t) {
-  return t.keys * 4 + kPad;
+  return t.keys + 4;
 }
-/// Of one matrix of sums in f32, where threads must see them.
-std::uint32_t spare_line(const Tile& t) {
-  return t.n * 4 + kPad;
-}
-
-/// Where each thing stands in workgroup memory, in bytes.
-struct Places {
-  std::uint32_t keys = 0, values = 0, scores = 0, spare = 0, sums = 0, odd = 0, flags = 0, all = 0;
-};
-
-Places places(const Tile& t) {
-  Places p;
-  const std::uint32_t key_bytes = t.keys * key_line(t);
-  const std::uint32_t value_bytes = t.keys * value_line(t);
-  const std::uint32_t spare_bytes = t.subgroups * t.m * spare_line(t);
-  p.values = t.shared ? 0 : key_bytes;
-  p.scores = t.shared ? std::max(key_bytes, value_bytes) : key_bytes + value_bytes;
-  p.sums = p.scores + t.subgroups * t.rows * score_line(t);
-  p.odd = p.sums + t.subgroups * t.rows * 4;
-  p.flags = p.odd + t.subgroups * 4;
-  p.all = p.flags + t.subgroups * 4;
-  p.all = (p.all + 15) / 16 * 16;
-  // Sums are amended when the keys are no longer needed.
-  if (t.shared || spare_bytes > key_bytes) {
-    p.spare = p.all;
-    p.all += spare_bytes;
-  }
-  return p;
+/// Of the array that holds keys, and values too when they take turns in it.
+std::uint32_t key_elements(const Tile& t) {
+  return t.keys * (t.shared ? std::max(key_line(t), value_line(t)) : key_line(t));
 }
 
 std::string number(std::uint32_t n) {
@@ -151,7 +128,9 @@ Bringing bringing(const Tile& t, std::uint32_t width) {
 }  // namespace
 
 std::uint32_t attention_matrix_bytes(const Tile& t) {
-  return places(t).all;
+  const std::uint32_t rows = t.subgroups * t.rows;
+  const std::uint32_t halves = key_elements(t) + (t.shared ? 0 : t.keys * value_line(t)) + rows * weight_line(t);
+  return halves * 2 + rows * score_line(t) * 4 + rows * 4 + t.subgroups * 8;
 }
 
 bool attention_matrix_fits(const Tile& t, const Limits& limits) {
@@ -159,9 +138,8 @@ bool attention_matrix_fits(const Tile& t, const Limits& limits) {
   if (!divides(t.m, t.rows) || !divides(t.rows, t.lanes) || !divides(t.rows, t.keys)) return false;
   if (!divides(t.n, t.keys) || !divides(t.k, t.keys) || !divides(t.k, t.depth) || !divides(8, t.depth)) return false;
   if (!divides(t.keys, t.columns) || !divides(8, t.columns) || !divides(t.n, t.columns)) return false;
-  // Lanes that share a row take runs of its keys, of whole products.
-  const std::uint32_t parts = t.lanes / t.rows;
-  if (!divides(parts, t.keys) || !divides(t.k, t.keys / parts) || !divides(8, t.keys / parts)) return false;
+  const std::uint32_t parts = t.lanes / t.rows;  // lanes of a row
+  if (!divides(parts, t.keys) || !divides(4, t.keys / parts)) return false;
   if (!divides(parts, t.n)) return false;
   const std::uint32_t threads = t.subgroups * t.lanes;
   return threads <= limits.max_workgroup_invocations && threads <= limits.max_workgroup_size_x &&
@@ -171,8 +149,7 @@ bool attention_matrix_fits(const Tile& t, const Limits& limits) {
 std::optional<Tile> choose_attention_matrix(const Features& features, const Limits& limits, std::int64_t dim,
                                             std::int64_t value_dim, const std::optional<Tile>& like) {
   // How lanes share rows is part of the text, so their number must be known.
-  if (!features.f16 || !features.workgroup_views || features.subgroup_min_size == 0 ||
-      features.subgroup_min_size != features.subgroup_max_size || dim > 128) {
+  if (!features.f16 || features.subgroup_min_size == 0 || features.subgroup_min_size != features.subgroup_max_size || dim > 128) {
     return {};
   }
   const SubgroupMatrix* best = nullptr;
@@ -229,7 +206,6 @@ std::string attention_matrix_key(const Tile& t) {
 std::string attention_matrix_source(const AttentionSpec& spec) {
   const Tile& tile = *spec.matrix;
   const Types types(tile);
-  const Places at = places(tile);
   const std::uint32_t threads = tile.subgroups * tile.lanes;
   const std::uint32_t tile_rows = tile.subgroups * tile.rows;
   const std::uint32_t row_blocks = tile.rows / tile.m;
@@ -269,18 +245,19 @@ std::string attention_matrix_source(const AttentionSpec& spec) {
     return fmt::format("subgroupMatrixLoad<{}, {}>({}, {}, {}u)", type, order, from, offset, line);
   };
 
-  const auto view = [&](std::string_view name, std::string_view element, std::uint32_t start, std::uint32_t bytes,
-                        std::uint32_t size) {
-    return fmt::format("  let {} = bufferView<array<{}, {}>>(&memory, {});\n", name, element, bytes / size, start);
-  };
-  const std::uint32_t key_bytes = tile.keys * key_line(tile);
-  const std::uint32_t value_bytes = tile.keys * value_line(tile);
-  const std::uint32_t score_bytes = tile_rows * score_line(tile);
-  const std::uint32_t spare_bytes = tile.subgroups * tile.m * spare_line(tile);
-
   std::string text = head(spec);
-  // The only variable in workgroup memory: on some drivers all that have a layout of their own lie over each other.
-  text += fmt::format("var<workgroup> memory: buffer<{}>;\n", at.all);
+  const std::string_view value_array = tile.shared ? "keys" : "values";
+  text += fmt::format("var<workgroup> keys: array<f16, {}>;{}\n", key_elements(tile),
+                      tile.shared ? "  // in turn with values" : "");
+  if (!tile.shared) text += fmt::format("var<workgroup> values: array<f16, {}>;\n", tile.keys * value_line(tile));
+  text += fmt::format(R"(var<workgroup> scores: array<f32, {}>;   // and sums, where threads must see them
+var<workgroup> weights: array<f16, {}>;
+var<workgroup> row_sums: array<f32, {}>;
+var<workgroup> odd_blocks: array<u32, {}>;  // by subgroup
+var<workgroup> flags: array<u32, {}>;
+)",
+                      tile_rows * score_line(tile), tile_rows * weight_line(tile), tile_rows, tile.subgroups,
+                      tile.subgroups);
   text += R"(
 const kLog2e = 1.4426950408889634;
 const kScale = 1u;  // some sums must be scaled
@@ -292,33 +269,48 @@ fn odd_halves(words: vec4<u32>) -> vec4<u32> { return (words & vec4<u32>(0x7c007
   // Scales a lane's row of one matrix of sums, and adds the products one by one when the values are odd: what unseen
   // keys (weight -0) have must not count, and what seen ones have does however small the weight.
   text += fmt::format("fn amend(block: u32, row: u32, part: u32, column: u32, fade: f32, odd: bool) {{\n");
-  text += view("spare", "f32", at.spare, spare_bytes, 4);
-  text += view("weights", "f16", at.scores, score_bytes, 2);
-  text += view("values", "f16", at.values, value_bytes, 2);
   text += fill(R"(
   for (var c = part * $SHARE; c < (part + 1u) * $SHARE; c++) {
-    let place = block * $M * $SPARE_LINE + row % $M * $SPARE_LINE + c;
-    var sum = spare[place] * fade;
+    let place = (block * $ROWS + row % $M) * $SCORE_LINE + c;
+    var sum = scores[place] * fade;
     if (odd) {
       for (var key = 0u; key < $KEYS; key++) {
-        let weight = f32(weights[(block * $ROWS + row) * $WEIGHT_LINE + key / $WIDTH * $WIDTH * 2u + key % $WIDTH]);
-        let value = f32(values[key * $VALUE_LINE + column + c]);
+        let weight = f32(weights[(block * $ROWS + row) * $WEIGHT_LINE + key]);
+        let value = f32($VALUES[key * $VALUE_LINE + column + c]);
         let is_odd_value = (bitcast<u32>(value) & 0x7f800000u) == 0x7f800000u;
         if (bitcast<u32>(weight) != 0x80000000u) { sum += select(weight * value, value, is_odd_value); }
       }
     }
-    spare[place] = sum;
+    scores[place] = sum;
   }
 }
 )",
                {{"$SHARE", number(tile.n / parts)},
-                {"$SPARE_LINE", number(spare_line(tile) / 4)},
+                {"$SCORE_LINE", number(score_line(tile))},
                 {"$M", number(tile.m)},
                 {"$KEYS", number(tile.keys)},
                 {"$ROWS", number(tile.rows)},
-                {"$WEIGHT_LINE", number(score_line(tile) / 2)},
-                {"$WIDTH", number(width)},
-                {"$VALUE_LINE", number(value_line(tile) / 2)}});
+                {"$WEIGHT_LINE", number(weight_line(tile))},
+                {"$VALUES", std::string(value_array)},
+                {"$VALUE_LINE", number(value_line(tile))}});
+
+  // Scalar stores only: lanes eight apart, which would meet in one bank, begin with another word.
+  for (const std::string_view name : {std::string_view("keys"), value_array}) {
+    text += fmt::format(R"(
+fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
+  let once = select(given, given.yzwx, (turn & 1u) != 0u);
+  let words = select(once, once.zwxy, (turn & 2u) != 0u);
+)",
+                        name);
+    for (int i = 0; i < 4; ++i) {
+      text += fmt::format(
+          "  let h{0} = bitcast<vec2<f16>>(words.{1});\n  let at{0} = at + ((turn + {0}u) & 3u) * 2u;\n  {2}[at{0}] = "
+          "h{0}.x;\n  {2}[at{0} + 1u] = h{0}.y;\n",
+          i, "xyzw"[i], name);
+    }
+    text += "}\n";
+    if (tile.shared) break;
+  }
 
   text += fmt::format(R"(
 @compute @workgroup_size({})
@@ -329,13 +321,6 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   let length = length_of(p.batch);
 )",
                       threads);
-  text += view("key_words", "vec4<u32>", at.keys, key_bytes, 16) + view("keys", "f16", at.keys, key_bytes, 2);
-  text += view("value_words", "vec4<u32>", at.values, value_bytes, 16) + view("values", "f16", at.values, value_bytes, 2);
-  text += view("scores", "f32", at.scores, score_bytes, 4) + view("score_fours", "vec4<f32>", at.scores, score_bytes, 16);
-  text += view("weights", "f16", at.scores, score_bytes, 2) +
-          view("weight_words", "vec4<u32>", at.scores, score_bytes, 16);
-  text += view("spare", "f32", at.spare, spare_bytes, 4) + view("row_sums", "f32", at.sums, tile_rows * 4, 4);
-  text += view("odd_blocks", "u32", at.odd, tile.subgroups * 4, 4) + view("flags", "u32", at.flags, tile.subgroups * 4, 4);
   text += fill(R"(
   let share = p.split * params.chunk;
   let first_row = p.tile * $TILE;
@@ -359,7 +344,14 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   let safe_row = min(row, params.rows - 1u);
   let limit = min(limit_of(safe_row % params.queries, length), end);
   let mask_row = mask_start(p, safe_row);
-  let score_at = row_in_tile * $LINE + part * $FOURS;
+  let score_at = row_in_tile * $LINE + part * $WIDTH;
+  let weight_at = row_in_tile * $WEIGHT_LINE + part * $WIDTH;
+  // Rows eight apart begin in the same bank, so lanes take the elements of a four in orders of their own.
+  let turn = (t / 8u) & 3u;
+  let c0 = turn;
+  let c1 = (turn + 1u) & 3u;
+  let c2 = (turn + 2u) & 3u;
+  let c3 = (turn + 3u) & 3u;
   var m = kLowest;
   var l = 0.0;
   var odd = false;
@@ -368,16 +360,17 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
                 {"$COLUMNS", number(tile.columns)},
                 {"$LANES", number(tile.lanes)},
                 {"$ROWS", number(tile.rows)},
-                {"$LINE", number(score_line(tile) / 16)},
-                {"$FOURS", number(fours)}});
+                {"$LINE", number(score_line(tile))},
+                {"$WEIGHT_LINE", number(weight_line(tile))},
+                {"$WIDTH", number(width)}});
   text += declare('q', types.left, depth_steps) + declare('o', types.result, column_blocks);
 
   // Queries, through the keys' place, so many rows at a time.
   const auto put = [&](std::string_view where, std::uint32_t line, std::string_view value) {
-    return fmt::format("    {}[$ROW * {}u + $AT / 8u] = {};\n", where, line / 16, value);
+    return fmt::format("    put_{}($ROW * {}u + $AT, {}, turn);\n", where, line, value);
   };
   text += fmt::format("  for (var first = 0u; first < {}u; first += {}u) {{\n", tile_rows, tile.keys);
-  text += keys.each_item(put("key_words", key_line(tile),
+  text += keys.each_item(put("keys", key_line(tile),
                              "fetch_q(q_start(p, min(first_row + first + $ROW, params.rows - 1u)), $AT)"));
   text += "    workgroupBarrier();\n";
   text += fmt::format("    if (block * {}u / {}u * {}u == first) {{\n", tile.rows, tile.keys, tile.keys);
@@ -385,10 +378,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     return loop("i", depth_steps, [&](const std::string& i) {
       return fmt::format(
           "{} = {};\n", matrix('q', r, i, depth_steps),
-          load(types.left, "row_major", "keys",
+          load(types.left, "row_major", "&keys",
                fmt::format("(block * {}u % {}u + {} * {}u) * {}u + {} * {}u", tile.rows, tile.keys, r, tile.m,
-                           key_line(tile) / 2, i, tile.k),
-               key_line(tile) / 2));
+                           key_line(tile), i, tile.k),
+               key_line(tile)));
     });
   });
   text += "    }\n    workgroupBarrier();\n  }\n";
@@ -406,8 +399,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     text += key_from("    k$I = " + read_key + ";\n", "share");
   }
   text += fmt::format("  for (var j0 = share; j0 < end; j0 += {}u) {{\n", tile.keys);
-  text += tile.ahead ? keys.each_item(put("key_words", key_line(tile), "k$I"))
-                     : key_from(put("key_words", key_line(tile), read_key), "j0");
+  text += tile.ahead ? keys.each_item(put("keys", key_line(tile), "k$I"))
+                     : key_from(put("keys", key_line(tile), read_key), "j0");
   text += "    workgroupBarrier();\n";
   text += each(values.items, "    var v$I = vec4<u32>();\n");
   const std::string bring_values = values.each_item("    v$I = " + read_value + ";\n");
@@ -425,10 +418,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   });
   text += loop("i", depth_steps, [&](const std::string& i) {
     return loop("j", key_blocks, [&](const std::string& j) {
-      return fmt::format("let b = {};\n", load(types.right, "col_major", "keys",
-                                               fmt::format("{} * {}u + {} * {}u", j, tile.n * key_line(tile) / 2, i,
+      return fmt::format("let b = {};\n", load(types.right, "col_major", "&keys",
+                                               fmt::format("{} * {}u + {} * {}u", j, tile.n * key_line(tile), i,
                                                            tile.k),
-                                               key_line(tile) / 2)) +
+                                               key_line(tile))) +
              loop("r", row_blocks, [&](const std::string& r) {
                return multiply(matrix('s', r, j, key_blocks), matrix('q', r, i, depth_steps), "b");
              });
@@ -440,15 +433,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         const std::string from = first.empty() ? j
                                  : spec.rolled ? fmt::format("({} + {})", first, j)
                                                : number(static_cast<std::uint32_t>(std::stoul(first) + std::stoul(j)));
-        return fmt::format("subgroupMatrixStore<row_major>(scores, (block * {}u + {} * {}u) * {}u + {} * {}u, {}, {}u);\n",
-                           tile.rows, r, tile.m, score_line(tile) / 4, j, tile.n, matrix(name, r, from, count),
-                           score_line(tile) / 4);
+        return fmt::format("subgroupMatrixStore<row_major>(&scores, (block * {}u + {} * {}u) * {}u + {} * {}u, {}, {}u);\n",
+                           tile.rows, r, tile.m, score_line(tile), j, tile.n, matrix(name, r, from, count),
+                           score_line(tile));
       });
     });
   };
   text += store_scores('s', key_blocks, "");
   if (!tile.ahead) text += bring_values;
-  const std::string put_values = values.each_item(put("value_words", value_line(tile), "v$I"));
+  const std::string put_values = values.each_item(put(value_array, value_line(tile), "v$I"));
   text += "    var odd_bits = vec4<u32>();\n" + each(values.items, "    odd_bits |= odd_halves(v$I);\n");
   text += R"(
     let odd_block = subgroupOr(select(0u, kOdd, any((odd_bits & vec4<u32>(0x80008000u)) != vec4<u32>())));
@@ -463,28 +456,27 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let plain = simple && j0 + $KEYS <= all_see;
     let factor = select(1.0, params.scale * kLog2e, plain);
     if (!plain) {
-      for (var i = 0u; i < $FOURS; i++) {
-        let j = j0 + part * $WIDTH + i * 4u;
-        let js = vec4<u32>(j, j + 1u, j + 2u, j + 3u);
-        var s = score_fours[score_at + i] * params.scale;
-        if (params.softcap > 0.0) { s = vec4<f32>(capped(s.x), capped(s.y), capped(s.z), capped(s.w)); }
-        if (params.mask_kind != 0u) {
-          let a = vec4<u32>(mask_row) + min(js, vec4<u32>(params.keys - 1u)) * params.mask_key;
-          s = vec4<f32>(masked(s.x, a.x), masked(s.y, a.y), masked(s.z, a.z), masked(s.w, a.w));
-        }
+      for (var i = 0u; i < $WIDTH; i++) {
+        let j = j0 + part * $WIDTH + i;
+        var s = scores[score_at + i] * params.scale;
+        if (params.softcap > 0.0) { s = capped(s); }
+        if (params.mask_kind != 0u) { s = masked(s, mask_row + min(j, params.keys - 1u) * params.mask_key); }
         // What is finite stays so.
         let grown = s * kLog2e;
-        let unseen = vec4<u32>(0xff800000u);
-        s = select(grown, vec4<f32>(kLowest),
-                   (bitcast<vec4<u32>>(grown) == unseen) & (bitcast<vec4<u32>>(s) != unseen));
-        s = select(vec4<f32>(params.minus_infinity), s, js < vec4<u32>(limit));
-        odd = odd || any(are_odd(s));
-        score_fours[score_at + i] = s;
+        s = select(grown, kLowest, is_unseen(grown) && !is_unseen(s));
+        s = select(params.minus_infinity, s, j < limit);
+        odd = odd || is_odd(s);
+        scores[score_at + i] = s;
       }
     }
 )",
-               {{"$KEYS", number(tile.keys)}, {"$FOURS", number(fours)}, {"$WIDTH", number(width)}});
-  text += each(fours, "    let x$I = score_fours[score_at + $Iu];\n");
+               {{"$KEYS", number(tile.keys)}, {"$WIDTH", number(width)}});
+  for (std::uint32_t i = 0; i < fours; ++i) {
+    text += fmt::format(
+        "    let x{0} = vec4<f32>(scores[score_at + {1}u + c0], scores[score_at + {1}u + c1], scores[score_at + {1}u + "
+        "c2], scores[score_at + {1}u + c3]);\n",
+        i, i * 4);
+  }
   text += "    var total = x0;\n    var highs = x0;\n";
   for (std::uint32_t i = 1; i < fours; ++i) {
     text += fmt::format("    total += x{0};\n    highs = max(highs, x{0});\n", i);
@@ -517,29 +509,27 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
           "      let minus_zero = vec4<f32>(bitcast<f32>(params.minus_zero));\n" +
           each(fours, "      w$I = select(w$I, minus_zero, bitcast<vec4<u32>>(x$I) == vec4<u32>(0xff800000u));\n") +
           "    }\n";
-  for (std::uint32_t i = 0; i < fours / 2; ++i) {
-    text += fmt::format(
-        "    weight_words[score_at + {0}u] = vec4<u32>(pack2x16float(w{1}.xy), pack2x16float(w{1}.zw), "
-        "pack2x16float(w{2}.xy), pack2x16float(w{2}.zw));\n",
-        i, i * 2, i * 2 + 1);
+  for (std::uint32_t i = 0; i < fours; ++i) {
+    for (int c = 0; c < 4; ++c) {
+      text += fmt::format("    weights[weight_at + {}u + c{}] = f16(w{}.{});\n", i * 4, c, i, "xyzw"[c]);
+    }
   }
   if (tile.ahead) text += key_from("    k$I = " + read_key + ";\n", fmt::format("j0 + {}u", tile.keys));
-  text += fmt::format("    let all_flags = workgroupUniformLoad(flags);\n    let found = {};\n", any_flag);
+  text += fmt::format("    let all_flags = workgroupUniformLoad(&flags);\n    let found = {};\n", any_flag);
 
-  const std::uint32_t spare_stride = spare_line(tile) / 4;
   text += "    if (found != 0u) {\n";
   text += loop("r", row_blocks, [&](const std::string& r) {
     return loop("c", column_blocks, [&](const std::string& c) {
-      return fill(R"(      subgroupMatrixStore<row_major>(spare, block * $SIZE, $O, $LINE);
+      return fill(R"(      subgroupMatrixStore<row_major>(&scores, block * $SIZE, $O, $LINE);
       workgroupBarrier();
       if (row_in_block / $M == $R) { amend(block, row_in_block, part, $C * $N, fade, (found & kOdd) != 0u); }
       workgroupBarrier();
-      $O = subgroupMatrixLoad<$TYPE, row_major>(spare, block * $SIZE, $LINE);
+      $O = subgroupMatrixLoad<$TYPE, row_major>(&scores, block * $SIZE, $LINE);
       workgroupBarrier();
 )",
-                  {{"$SIZE", number(tile.m * spare_stride)},
+                  {{"$SIZE", number(tile.rows * score_line(tile))},
                    {"$O", matrix('o', r, c, column_blocks)},
-                   {"$LINE", number(spare_stride)},
+                   {"$LINE", number(score_line(tile))},
                    {"$M", number(tile.m)},
                    {"$R", r},
                    {"$C", c},
@@ -553,16 +543,16 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     const std::string key = fmt::format("{} * {}u", i, tile.k);
     for (std::uint32_t r = 0; r < row_blocks; ++r) {
       out += fmt::format("let a{} = {};\n", r,
-                         load(types.left, "row_major", "weights",
-                              fmt::format("(block * {0}u + {1}u) * {2}u + {3} / {4}u * {5}u + {3} % {4}u", tile.rows,
-                                          r * tile.m, score_line(tile) / 2, key, width, width * 2),
-                              score_line(tile) / 2));
+                         load(types.left, "row_major", "&weights",
+                              fmt::format("(block * {}u + {}u) * {}u + {}", tile.rows, r * tile.m, weight_line(tile),
+                                          key),
+                              weight_line(tile)));
     }
     return out + loop("c", column_blocks, [&](const std::string& c) {
              std::string product = fmt::format(
-                 "let b = {};\n", load(types.right, "row_major", "values",
-                                       fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile) / 2, c, tile.n),
-                                       value_line(tile) / 2));
+                 "let b = {};\n", load(types.right, "row_major", fmt::format("&{}", value_array),
+                                       fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile), c, tile.n),
+                                       value_line(tile)));
              for (std::uint32_t r = 0; r < row_blocks; ++r) {
                product += multiply(matrix('o', number(r), c, column_blocks), fmt::format("a{}", r), "b");
              }
@@ -592,11 +582,12 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   for (var i = t; i < {0}u; i += {1}u) {{
     let line = i / {2}u;
     let four = i % {2}u;
-    deliver(p, first_row + line, first_column + {3} * {4}u + four * 4u, score_fours[line * {5}u + four],
+    let at = line * {5}u + four * 4u;
+    deliver(p, first_row + line, first_column + {3} * {4}u + four * 4u, vec4<f32>(scores[at], scores[at + 1u], scores[at + 2u], scores[at + 3u]),
             row_sums[line]);
   }}
 )",
-                       tile_rows * tile.keys / 4, threads, tile.keys / 4, first, tile.n, score_line(tile) / 16);
+                       tile_rows * tile.keys / 4, threads, tile.keys / 4, first, tile.n, score_line(tile));
   };
   if (spec.rolled) {
     text += fmt::format("for (var c = 0u; c < {}u; c += {}u) {{\n{}}}\n", column_blocks, key_blocks, results("c"));

@@ -142,10 +142,6 @@ bool adapter_has_subgroups(WGPUAdapter adapter) {
   return wgpuAdapterHasFeature(adapter, WGPUFeatureName_Subgroups) != 0;
 }
 
-bool adapter_has_workgroup_views(WGPUAdapter) {
-  return wgpuInstanceHasWGSLLanguageFeature(instance(), WGPUWGSLLanguageFeatureName_BufferView) != 0;
-}
-
 std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter adapter) {
   if (wgpuAdapterHasFeature(adapter, WGPUFeatureName_ChromiumExperimentalSubgroupMatrix) == 0) return {};
   WGPUAdapterPropertiesSubgroupMatrixConfigs configs = WGPU_ADAPTER_PROPERTIES_SUBGROUP_MATRIX_CONFIGS_INIT;

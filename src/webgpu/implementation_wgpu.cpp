@@ -45,10 +45,6 @@ bool adapter_has_subgroups(WGPUAdapter adapter) {
   return wgpuAdapterHasFeature(adapter, static_cast<WGPUFeatureName>(WGPUNativeFeature_Subgroup)) != 0;
 }
 
-bool adapter_has_workgroup_views(WGPUAdapter) {
-  return false;
-}
-
 std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter) {
   return {};  // wgpu-native 29 lists a feature of the kind and has no way to ask for it
 }

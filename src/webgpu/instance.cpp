@@ -94,7 +94,6 @@ AdapterInfo describe(WGPUAdapter adapter) {
     out.features.subgroup_min_size = out.features.subgroup_max_size = subgroup_size_of(out.name);
   }
   if (out.features.subgroups) out.features.subgroup_matrices = adapter_subgroup_matrices(adapter);
-  out.features.workgroup_views = adapter_has_workgroup_views(adapter);
   out.features.immediates = adapter_has_immediates(adapter) && out.limits.max_immediate_size > 0;
   return out;
 }

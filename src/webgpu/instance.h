@@ -35,7 +35,6 @@ std::vector<Adapter> list_adapters(WGPUInstance instance);
 /// True when `adapter` can run kernels with immediates, and subgroups by whatever name this implementation has.
 bool adapter_has_immediates(WGPUAdapter adapter);
 bool adapter_has_subgroups(WGPUAdapter adapter);
-bool adapter_has_workgroup_views(WGPUAdapter adapter);
 /// The subgroup matrices that kernels of this adapter can use.
 std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter adapter);
 /// Features to ask for, beside the standard ones, for what `wanted` has.

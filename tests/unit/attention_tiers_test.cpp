@@ -49,7 +49,7 @@ class AttentionByMatrices : public AttentionTiers {
   /// wgpu-native has none: there the plan never comes to them.
   static bool there() {
     const Features& f = test_device().features();
-    const bool has = f.f16 && f.workgroup_views && !f.subgroup_matrices.empty();
+    const bool has = f.f16 && !f.subgroup_matrices.empty();
     for (const std::int64_t queries : {1, 9, 33, 4096}) {
       for (const bool forced : {false, true}) {
         ops::force_attention({});
