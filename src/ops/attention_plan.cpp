@@ -91,7 +91,7 @@ std::optional<AttentionSpec> row_spec(const Features& features, const AttentionS
 AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& shape, DType dtype, std::uint32_t unit) {
   const auto rows = static_cast<std::uint64_t>(shape.heads / shape.kv_heads * shape.queries);
   AttentionSpec spec;
-  const bool wanted = forced.tier ? *forced.tier == AttentionTier::matrix : !device.cpu && rows >= kMatrixRows;
+  const bool wanted = forced.tier ? *forced.tier == AttentionTier::matrix : kAttentionMatricesChosen && !device.cpu && rows >= kMatrixRows;
   if (dtype == DType::f16 && wanted) {
     spec.matrix = choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim, forced.matrix);
   }
