@@ -1,9 +1,9 @@
-// Attention kernels beside each other on one device, opened for the library's kernels alone: f16, 32 heads, 4096 tokens,
-// head 128, causal and not, by each tile of the matrix tier that is listed here and by the tier without matrices.
-// Rounds are interleaved; the median of each is printed, with a copy of 256 MiB as the control. Every kernel's result
-// for a small case is compared with the tile tier's. Then decoding, one query on 32768 keys, by the row tier and by the
-// others: bytes of keys and values a second. Argument: --checked leaves bounds checks on; --short does one round
-// of a small shape (for a CPU adapter).
+// Attention kernels beside each other on one device, opened for the library's kernels alone: f16, 32 heads, 4096
+// tokens, head 128, causal and not, by each tile of the matrix tier that is listed here and by the tier without
+// matrices. Rounds are interleaved; the median of each is printed, with a copy of 256 MiB as the control. Every
+// kernel's result for a small case is compared with the tile tier's. Then decoding, one query on 32768 keys, by the row
+// tier and by the others: bytes of keys and values a second. Argument: --checked leaves bounds checks on; --short does
+// one round of a small shape (for a CPU adapter).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,8 +55,7 @@ Candidate matrix(std::uint32_t subgroups, std::uint32_t rows, std::uint32_t keys
 
 class Bench {
  public:
-  Bench(bool checked, bool small)
-      : small_(small), device_(open(checked)) {
+  Bench(bool checked, bool small) : small_(small), device_(open(checked)) {
     fmt::print("{} ({}), {} {}, {}\n", device_.adapter().name, device_.adapter().driver, weft::implementation_name(),
                weft::implementation_version(), checked ? "bounds checks on" : "library kernels only");
     for (const weft::SubgroupMatrix& s : device_.features().subgroup_matrices) {
@@ -115,8 +114,8 @@ class Bench {
     for (Candidate& c : candidates) {
       weft::ops::force_attention(c.tuning);
       try {
-        if (c.tuning.matrix && !weft::ops::choose_attention_matrix(device_.features(), device_.limits(), dim, dim,
-                                                                    c.tuning.matrix)) {
+        if (c.tuning.matrix &&
+            !weft::ops::choose_attention_matrix(device_.features(), device_.limits(), dim, dim, c.tuning.matrix)) {
           c.note = "does not fit the device";
           continue;
         }
@@ -151,8 +150,8 @@ class Bench {
     }
     weft::ops::force_attention({});
     const double flop = 4.0 * static_cast<double>(heads * tokens * tokens * dim);
-    fmt::print("\nattention f16, {} heads, {} tokens, head {}: TFLOP/s, all and causal (half the work)\n", heads, tokens,
-               dim);
+    fmt::print("\nattention f16, {} heads, {} tokens, head {}: TFLOP/s, all and causal (half the work)\n", heads,
+               tokens, dim);
     for (const Candidate& c : candidates) {
       fmt::print("{:<52} {:8.2f} {:8.2f}   {}\n", c.name, flop / median(c.plain) / 1e12,
                  flop / 2 / median(c.causal) / 1e12, c.note);

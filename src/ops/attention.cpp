@@ -63,8 +63,8 @@ std::uint64_t all_rows(const AttentionShape& s) {
 
 AttentionPlan plan_of(const Operands& a, std::uint32_t unit) {
   const Device& device = a.q.device();
-  return plan_attention({cpu_kernels(device), is_cpu(device), device.limits(), device.features()}, a.shape,
-                        a.q.dtype(), unit);
+  return plan_attention({cpu_kernels(device), is_cpu(device), device.limits(), device.features()}, a.shape, a.q.dtype(),
+                        unit);
 }
 
 /// Of the sums that a plan leaves for the merging kernel, each row filled up to whole fours.
@@ -154,8 +154,9 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   params.not_a_number = std::numeric_limits<float>::quiet_NaN();
 
   const Grid grid = fold_groups(plan.groups, kName);
-  const Kernel kernel = kernel_of(device, attention_key(plan.spec), fmt::format("attention.{}", to_string(plan.spec.tier)),
-                                  [&] { return attention_source(plan.spec); });
+  const Kernel kernel =
+      kernel_of(device, attention_key(plan.spec), fmt::format("attention.{}", to_string(plan.spec.tier)),
+                [&] { return attention_source(plan.spec); });
   if (!plan.spec.partial) {
     launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, out.range}, params, grid);
     return;
@@ -190,8 +191,7 @@ void run_parts(const AttentionOptions& options, const Operands& a) {
   std::uint64_t most = 0;
   for (const std::uint32_t unit : {1U, 4U, 8U}) most = std::max(most, partial_bytes(a, plan_of(a, unit)));
   const bool fits = fits_binding(a.q) && fits_binding(a.k) && fits_binding(a.v) && fits_binding(a.out) &&
-                    (!a.mask || window_bytes(a.mask) <= limit) &&
-                    most <= limit;
+                    (!a.mask || window_bytes(a.mask) <= limit) && most <= limit;
   const std::size_t axis = a.shape.batch > 1 ? 0 : 1;
   const std::int64_t length = axis == 0 ? a.shape.batch : a.shape.kv_heads;
   if (fits || length < 2) {

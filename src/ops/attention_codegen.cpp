@@ -54,8 +54,8 @@ std::string head(const AttentionSpec& s) {
   text += fmt::format("@group(0) @binding(0) var<storage, read> q: {};\n", array(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read> k: {};\n", array(in));
   text += fmt::format("@group(0) @binding(2) var<storage, read> v: {};\n", array(in));
-  text +=
-      fetch('q', "params.dim", (s.unit >= 4)) + fetch('k', "params.dim", (s.unit >= 4)) + fetch('v', "params.value_dim", (s.unit >= 4));
+  text += fetch('q', "params.dim", (s.unit >= 4)) + fetch('k', "params.dim", (s.unit >= 4)) +
+          fetch('v', "params.value_dim", (s.unit >= 4));
   if (s.partial) {
     // Each row of sums is filled up to whole fours.
     return text + R"(
@@ -517,7 +517,8 @@ std::string attention_key(const AttentionSpec& s) {
   if (s.rolled) name = "rolled_" + name;
   std::string shape = std::to_string(s.value_columns);
   if (s.matrix) shape = attention_matrix_key(*s.matrix);
-  if (s.tier == AttentionTier::row) shape = fmt::format("{}x{}{}", s.key_lanes, s.key_vectors, s.checks_subgroups ? "/checked" : "");
+  if (s.tier == AttentionTier::row)
+    shape = fmt::format("{}x{}{}", s.key_lanes, s.key_vectors, s.checks_subgroups ? "/checked" : "");
   return fmt::format("attention/{}/{}/{}/{}/{}/{}", name, to_string(s.dtype), s.unit, s.partial ? "part" : "whole",
                      s.rows, shape);
 }
@@ -537,8 +538,8 @@ std::string attention_merge_key(DType dtype, bool cpu) {
 }
 
 std::string attention_merge_source(DType dtype, bool cpu) {
-  // On a CPU a thread walks over the shares, for a row and four columns; else a workgroup takes 32 columns of a row, and
-  // its threads four columns of every sixteenth share.
+  // On a CPU a thread walks over the shares, for a row and four columns; else a workgroup takes 32 columns of a row,
+  // and its threads four columns of every sixteenth share.
   std::string text = fmt::format(R"(
 struct Params {{ all_rows: u32, value_dim: u32, splits: u32, out_offset: u32, not_a_number: f32 }}
 @group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;

@@ -100,8 +100,8 @@ struct Types {
 
 /// Brings `keys` rows into workgroup memory: what each thread reads, as `name`0, `name`1, ...
 struct Bringing {
-  std::uint32_t items;     ///< of a thread
-  std::uint32_t line;      ///< reads of a row
+  std::uint32_t items;  ///< of a thread
+  std::uint32_t line;   ///< reads of a row
   std::uint32_t threads;
   std::uint32_t total;
   /// `text` for each item, with $ROW, $AT (a multiple of 8 elements) and $I.
@@ -149,7 +149,8 @@ bool attention_matrix_fits(const Tile& t, const Limits& limits) {
 std::optional<Tile> choose_attention_matrix(const Features& features, const Limits& limits, std::int64_t dim,
                                             std::int64_t value_dim, const std::optional<Tile>& like) {
   // How lanes share rows is part of the text, so their number must be known.
-  if (!features.f16 || features.subgroup_min_size == 0 || features.subgroup_min_size != features.subgroup_max_size || dim > 128) {
+  if (!features.f16 || features.subgroup_min_size == 0 || features.subgroup_min_size != features.subgroup_max_size ||
+      dim > 128) {
     return {};
   }
   const SubgroupMatrix* best = nullptr;
@@ -370,24 +371,22 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     return fmt::format("    put_{}($ROW * {}u + $AT, {}, turn);\n", where, line, value);
   };
   text += fmt::format("  for (var first = 0u; first < {}u; first += {}u) {{\n", tile_rows, tile.keys);
-  text += keys.each_item(put("keys", key_line(tile),
-                             "fetch_q(q_start(p, min(first_row + first + $ROW, params.rows - 1u)), $AT)"));
+  text += keys.each_item(
+      put("keys", key_line(tile), "fetch_q(q_start(p, min(first_row + first + $ROW, params.rows - 1u)), $AT)"));
   text += "    workgroupBarrier();\n";
   text += fmt::format("    if (block * {}u / {}u * {}u == first) {{\n", tile.rows, tile.keys, tile.keys);
   text += loop("r", row_blocks, [&](const std::string& r) {
     return loop("i", depth_steps, [&](const std::string& i) {
-      return fmt::format(
-          "{} = {};\n", matrix('q', r, i, depth_steps),
-          load(types.left, "row_major", "&keys",
-               fmt::format("(block * {}u % {}u + {} * {}u) * {}u + {} * {}u", tile.rows, tile.keys, r, tile.m,
-                           key_line(tile), i, tile.k),
-               key_line(tile)));
+      return fmt::format("{} = {};\n", matrix('q', r, i, depth_steps),
+                         load(types.left, "row_major", "&keys",
+                              fmt::format("(block * {}u % {}u + {} * {}u) * {}u + {} * {}u", tile.rows, tile.keys, r,
+                                          tile.m, key_line(tile), i, tile.k),
+                              key_line(tile)));
     });
   });
   text += "    }\n    workgroupBarrier();\n  }\n";
 
-  const std::string read_key =
-      "fetch_k(k_start + min($FROM + $ROW, params.keys - 1u) * params.k_row, $AT)";
+  const std::string read_key = "fetch_k(k_start + min($FROM + $ROW, params.keys - 1u) * params.k_row, $AT)";
   const std::string read_value =
       "select(vec4<u32>(), fetch_v(v_start + min(j0 + $ROW, params.keys - 1u) * params.v_row, first_column + $AT), "
       "j0 + $ROW < end)";
@@ -418,10 +417,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   });
   text += loop("i", depth_steps, [&](const std::string& i) {
     return loop("j", key_blocks, [&](const std::string& j) {
-      return fmt::format("let b = {};\n", load(types.right, "col_major", "&keys",
-                                               fmt::format("{} * {}u + {} * {}u", j, tile.n * key_line(tile), i,
-                                                           tile.k),
-                                               key_line(tile))) +
+      return fmt::format(
+                 "let b = {};\n",
+                 load(types.right, "col_major", "&keys",
+                      fmt::format("{} * {}u + {} * {}u", j, tile.n * key_line(tile), i, tile.k), key_line(tile))) +
              loop("r", row_blocks, [&](const std::string& r) {
                return multiply(matrix('s', r, j, key_blocks), matrix('q', r, i, depth_steps), "b");
              });
@@ -433,9 +432,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         const std::string from = first.empty() ? j
                                  : spec.rolled ? fmt::format("({} + {})", first, j)
                                                : number(static_cast<std::uint32_t>(std::stoul(first) + std::stoul(j)));
-        return fmt::format("subgroupMatrixStore<row_major>(&scores, (block * {}u + {} * {}u) * {}u + {} * {}u, {}, {}u);\n",
-                           tile.rows, r, tile.m, score_line(tile), j, tile.n, matrix(name, r, from, count),
-                           score_line(tile));
+        return fmt::format(
+            "subgroupMatrixStore<row_major>(&scores, (block * {}u + {} * {}u) * {}u + {} * {}u, {}, {}u);\n", tile.rows,
+            r, tile.m, score_line(tile), j, tile.n, matrix(name, r, from, count), score_line(tile));
       });
     });
   };
@@ -542,17 +541,17 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     std::string out;
     const std::string key = fmt::format("{} * {}u", i, tile.k);
     for (std::uint32_t r = 0; r < row_blocks; ++r) {
-      out += fmt::format("let a{} = {};\n", r,
-                         load(types.left, "row_major", "&weights",
-                              fmt::format("(block * {}u + {}u) * {}u + {}", tile.rows, r * tile.m, weight_line(tile),
-                                          key),
-                              weight_line(tile)));
+      out +=
+          fmt::format("let a{} = {};\n", r,
+                      load(types.left, "row_major", "&weights",
+                           fmt::format("(block * {}u + {}u) * {}u + {}", tile.rows, r * tile.m, weight_line(tile), key),
+                           weight_line(tile)));
     }
     return out + loop("c", column_blocks, [&](const std::string& c) {
              std::string product = fmt::format(
-                 "let b = {};\n", load(types.right, "row_major", fmt::format("&{}", value_array),
-                                       fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile), c, tile.n),
-                                       value_line(tile)));
+                 "let b = {};\n",
+                 load(types.right, "row_major", fmt::format("&{}", value_array),
+                      fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile), c, tile.n), value_line(tile)));
              for (std::uint32_t r = 0; r < row_blocks; ++r) {
                product += multiply(matrix('o', number(r), c, column_blocks), fmt::format("a{}", r), "b");
              }

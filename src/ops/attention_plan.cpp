@@ -91,13 +91,15 @@ std::optional<AttentionSpec> row_spec(const Features& features, const AttentionS
 AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& shape, DType dtype, std::uint32_t unit) {
   const auto rows = static_cast<std::uint64_t>(shape.heads / shape.kv_heads * shape.queries);
   AttentionSpec spec;
-  const bool wanted = forced.tier ? *forced.tier == AttentionTier::matrix : kAttentionMatricesChosen && !device.cpu && rows >= kMatrixRows;
+  const bool wanted = forced.tier ? *forced.tier == AttentionTier::matrix
+                                  : kAttentionMatricesChosen && !device.cpu && rows >= kMatrixRows;
   if (dtype == DType::f16 && wanted) {
     spec.matrix = choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim, forced.matrix);
   }
   const bool cpu = forced.tier ? *forced.tier == AttentionTier::lane : device.cpu;
   if (forced.tier ? *forced.tier == AttentionTier::row : !device.cpu) {
-    if (const std::optional<AttentionSpec> few = row_spec(device.features, shape, rows, dtype, unit, device.short_walks)) {
+    if (const std::optional<AttentionSpec> few =
+            row_spec(device.features, shape, rows, dtype, unit, device.short_walks)) {
       return *few;
     }
   }
@@ -141,7 +143,7 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
   plan.spec = choose_spec(device, shape, dtype, unit);
   const bool lane = plan.spec.tier == AttentionTier::lane;
   const bool shares = plan.spec.shares;
-  std::uint64_t columns = value_dim;       // of a workgroup
+  std::uint64_t columns = value_dim;  // of a workgroup
   std::uint64_t keys_at_once = kKeys;
   std::uint64_t turns = 0;  // of loops, for these
   switch (plan.spec.tier) {

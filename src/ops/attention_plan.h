@@ -30,14 +30,14 @@ struct AttentionSpec {
   std::uint32_t unit = 1;  ///< elements of q, k, v that are read together, 1, 4 or 8 (16 bytes); written: 1, else 4
   bool partial = false;    ///< leaves sums and maxima (of shares) of the keys for the merging kernel; lane: always
   std::uint32_t rows = 0;  ///< of one thread; row: of a workgroup
-  std::uint32_t value_columns = 0;              ///< tile: of a workgroup
+  std::uint32_t value_columns = 0;               ///< tile: of a workgroup
   std::uint32_t key_lanes = 0, key_vectors = 0;  ///< row: lanes that share a key, and 16-byte reads of each
   bool checks_subgroups = false;                 ///< row: subgroups may be narrower than that
   std::optional<AttentionMatrixTile> matrix{};   ///< matrix
 };
 
-/// Whether the plan takes the matrix tier unasked. Not before a run on a GPU has shown its results right (decision 011):
-/// so far they are on lavapipe.
+/// Whether the plan takes the matrix tier unasked. Not before a run on a GPU has shown its results right (decision
+/// 011): so far they are on lavapipe.
 inline constexpr bool kAttentionMatricesChosen = false;
 
 inline constexpr std::uint32_t kAttentionLanes = 8;  ///< lane: of a workgroup

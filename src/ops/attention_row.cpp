@@ -37,8 +37,8 @@ std::string attention_row_source(const AttentionSpec& s) {
   const std::uint32_t rows = s.rows;
   const std::uint32_t lanes = s.key_lanes;
   const std::uint32_t vectors = s.key_vectors;
-  const std::uint32_t fours = f16 ? 2 : 1;  // of elements, in 16 bytes
-  const std::uint32_t reads = s.rolled ? 2 : 8;                    // of 16 bytes, that a thread has under way
+  const std::uint32_t fours = f16 ? 2 : 1;                      // of elements, in 16 bytes
+  const std::uint32_t reads = s.rolled ? 2 : 8;                 // of 16 bytes, that a thread has under way
   const std::uint32_t keys = reads / std::min(vectors, reads);  // of a lane, at once
   const std::uint32_t kept = attention_row_keys(rows);
 
@@ -132,8 +132,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     text += fmt::format("  if (subgroup_size < {}u) {{\n    for (var j = share + t; j < end; j += {}u) {{\n", lanes,
                         kThreads);
     text += each(rows, "      var s$I = 0.0;\n");
-    text += "      for (var i = 0u; i <= last_vector; i++) {\n        let x = k[k_start + j * params.k_row + i];\n" + sums +
-            "      }\n" + stores + "    }\n  } else {\n";
+    text += "      for (var i = 0u; i <= last_vector; i++) {\n        let x = k[k_start + j * params.k_row + i];\n" +
+            sums + "      }\n" + stores + "    }\n  } else {\n";
   }
   text += fmt::format("  for (var j0 = share; j0 < end; j0 += {}u) {{\n", keys * kThreads / lanes);
   for (std::uint32_t u = 0; u < keys; ++u) {
@@ -152,8 +152,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
       for (std::uint32_t i = 0; i < vectors; ++i) {
         std::string product;
         for (std::uint32_t f = 0; f < fours; ++f) {
-          product += fmt::format("{}dot(q{}_{}_{f}, four_{f}(k{}_{}))", f > 0 ? " + " : "", r, i, u, i,
-                                 fmt::arg("f", f));
+          product +=
+              fmt::format("{}dot(q{}_{}_{f}, four_{f}(k{}_{}))", f > 0 ? " + " : "", r, i, u, i, fmt::arg("f", f));
         }
         sum += fmt::format("{}select(0.0, {}, used{})", i > 0 ? " + " : "", product, i);
       }
@@ -180,8 +180,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     if (count > 1) count /= 2;
   }
   for (std::uint32_t u = 0; u < count; ++u) {
-    text += fmt::format("    let key{0} = j0 + (which + {0}u) * {1}u + turn;\n    if (key{0} < end && (lane & {2}u) == 0u) {{\n",
-                        u, kThreads / lanes, idle);
+    text += fmt::format(
+        "    let key{0} = j0 + (which + {0}u) * {1}u + turn;\n    if (key{0} < end && (lane & {2}u) == 0u) {{\n", u,
+        kThreads / lanes, idle);
     for (std::uint32_t r = 0; r < rows; ++r) {
       text += fmt::format("      scores[{}u + key{} - share] = s{}_{};\n", r * kept, u, r, u);
     }
@@ -211,8 +212,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   const auto join = [&](char name, std::string_view all, std::string_view pair) {
     std::string out;
     for (std::uint32_t r = 0; r < rows; ++r) {
-      out += fmt::format("  {0}{1} = {2}({0}{1});\n  joined[{3}u + subgroup] = {0}{1};\n", name, r, all,
-                         r * kThreads / 4);
+      out +=
+          fmt::format("  {0}{1} = {2}({0}{1});\n  joined[{3}u + subgroup] = {0}{1};\n", name, r, all, r * kThreads / 4);
     }
     out += "  workgroupBarrier();\n  for (var i = 0u; i < subgroups; i++) {\n";
     for (std::uint32_t r = 0; r < rows; ++r) {
@@ -243,7 +244,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     sums += "  workgroupBarrier();\n";
     for (std::uint32_t r = 0; r < rows; ++r) sums += fmt::format("  l{} = 0.0;\n", r);
     sums += "  for (var i = 0u; i < subgroups; i++) {\n";
-    for (std::uint32_t r = 0; r < rows; ++r) sums += fmt::format("    l{0} += joined[{1}u + i];\n", r, r * kThreads / 4);
+    for (std::uint32_t r = 0; r < rows; ++r)
+      sums += fmt::format("    l{0} += joined[{1}u + i];\n", r, r * kThreads / 4);
     text += sums + "  }\n";
   }
   text += "  let found = atomicLoad(&flags);\n";

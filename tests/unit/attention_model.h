@@ -97,8 +97,7 @@ inline Given random_case(std::mt19937& random, const ops::AttentionShape& s, DTy
   Given g;
   g.model.shape = s;
   const auto tensor = [&](const Shape& shape) {
-    return strided ? random_strided(test_device(), random, shape, dtype)
-                   : dense(test_device(), random, shape, dtype);
+    return strided ? random_strided(test_device(), random, shape, dtype) : dense(test_device(), random, shape, dtype);
   };
   const Strided q = tensor({s.batch, s.heads, s.queries, s.dim});
   const Strided k = tensor({s.batch, s.kv_heads, s.keys, s.dim});

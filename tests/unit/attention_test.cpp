@@ -35,8 +35,8 @@ using testing::test_device;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// Each tier of kernels that takes any shape and dtype, whatever the device would choose. attention_tiers_test.cpp has the
-/// others.
+/// Each tier of kernels that takes any shape and dtype, whatever the device would choose. attention_tiers_test.cpp has
+/// the others.
 class Attention : public ::testing::TestWithParam<AttentionTier> {
  protected:
   void SetUp() override {
@@ -118,9 +118,9 @@ TEST_P(Attention, FewQueriesManyKeysAreSharedOut) {
       g.options.causal = g.model.causal = queries == 3;
       if (queries == 8) add_mask(random, g);
       if (queries == 1) add_lengths(random, g);
-      ASSERT_GT(ops::plan_attention({GetParam() == AttentionTier::lane, false, test_device().limits(),
-                                     test_device().features()},
-                                    {1, 2, 1, 1, 5000, 24, 20}, DType::f32, 1)
+      ASSERT_GT(ops::plan_attention(
+                    {GetParam() == AttentionTier::lane, false, test_device().limits(), test_device().features()},
+                    {1, 2, 1, 1, 5000, 24, 20}, DType::f32, 1)
                     .splits,
                 1U);
       SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) + " keys");
