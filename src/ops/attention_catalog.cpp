@@ -26,8 +26,10 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
   for (const bool short_walks : {false, true}) {
     if (short_walks && !is_cpu(device)) continue;
     for (const AttentionSpec& spec : attention_specs(device.limits(), device.features(), short_walks)) {
-      // Of matrix kernels written out, which take a CPU's compiler long, the smallest.
-      const bool long_text = spec.matrix && !spec.rolled && spec.matrix->depth * spec.matrix->columns > 32 * 32;
+      // Of what takes a CPU's compiler long, matrix kernels written out and many rows, the smallest.
+      const bool large_matrix = spec.matrix && (spec.matrix->depth * spec.matrix->columns > 32 * 32 || spec.partial);
+      const bool long_text =
+          !spec.rolled && (large_matrix || (spec.tier == AttentionTier::row && spec.rows > 4));
       if (is_cpu(device) && long_text) continue;
       if (!short_walks || spec.rolled) give(attention_key(spec), attention_source(spec));
     }
