@@ -190,7 +190,9 @@ def about(d):
                      f"{100 * k['share']:.0f} %")
         if r["load"][1]:
             text += f"; load of the machine {r['load'][0]:.1f}, at most {r['load'][1]:.1f}"
-        text += ". " + " ".join(n[0].upper() + n[1:] + "." for n in r["notes"])
+            if r["load"][1] > 2 * c["cores"]:
+                text += f" on {c['cores']} cores: **busy with other work, so single ratios mean little; to be repeated when idle**"
+        text += "." + "".join(f" {n[0].upper()}{n[1:]}." for n in r["notes"])
         peers = [f"{n} {p['version']}" + (f" ({p['toggles']})" if p.get("toggles") else "") for n, p in r["peers"].items()]
         if peers:
             text += " Beside it: " + "; ".join(peers) + "."
