@@ -21,6 +21,24 @@ elseif(WEFT_WEBGPU STREQUAL "dawn")
   find_package(Dawn CONFIG REQUIRED)
   target_link_libraries(weft_webgpu INTERFACE dawn::webgpu_dawn)
   target_compile_definitions(weft_webgpu INTERFACE WEFT_DAWN=1)
+  # Dawn tells no version, and its CMake package says 0.0.0: what its Debian package says, in the list that script/dawn
+  # leaves beside its prefix, or else in dpkg's.
+  set(WEFT_DAWN_VERSION "" CACHE STRING "Version of Dawn that 'weft info' shows; empty: that of its Debian package")
+  set(version "${WEFT_DAWN_VERSION}")
+  get_filename_component(prefix "${Dawn_DIR}/../../../../../.." ABSOLUTE)
+  if(NOT version AND EXISTS ${prefix}/versions)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${prefix}/versions)
+    file(STRINGS ${prefix}/versions lines REGEX "libwebgpu-dawn0 ")
+    string(REGEX MATCH "[^ ]+$" version "${lines}")
+  elseif(NOT version AND Dawn_DIR MATCHES "^/usr/lib/")
+    execute_process(COMMAND dpkg-query -W -f "\${Version}" libwebgpu-dawn-dev
+      OUTPUT_VARIABLE version ERROR_QUIET)
+  endif()
+  if(NOT version)
+    set(version unknown)
+  endif()
+  message(STATUS "Dawn ${version}")
+  set(weft_dawn_version "${version}")
   # Dawn built against a newer C library than this system's (script/dawn): its symbols are resolved at run time, by the
   # loader that comes with it.
   target_link_options(weft_webgpu INTERFACE -Wl,--allow-shlib-undefined)

@@ -27,6 +27,8 @@ enum class IndexCheck : std::uint8_t { checked, trusted };
 // -- picking
 // ----------------------------------------------------------------------------------------------------------
 
+/// take of weft/ops.h, with the check to choose.
+Tensor take(const Tensor& x, const Tensor& indices, std::optional<std::int64_t> axis, IndexCheck check);
 /// numpy.take_along_axis, ONNX GatherElements: result[i][j] = x[indices[i][j]][j] for axis 0. Off the axis, indices'
 /// lengths are at most x's.
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, std::int64_t axis, IndexCheck check = {});

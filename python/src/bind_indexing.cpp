@@ -1,6 +1,7 @@
 // Picking, placing and shaping elements.
 #include <fmt/format.h>
 
+#include "trace.h"
 #include "weft_python.h"
 
 namespace weft::python {
@@ -33,7 +34,7 @@ void bind_indexing(nb::module_& m) {
       [](ArrayLike x_given, ArrayLike indices_given, std::int64_t axis) {
         const Tensor x = to_tensor(x_given);
         const Tensor indices = to_tensor(indices_given);
-        return record([&] { return take_along_axis(x, indices, axis); });
+        return record([&] { return take_along_axis(x, indices, axis, index_check()); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("axis") = -1,
       "numpy.take_along_axis; an index out of range is an IndexError.");
@@ -42,7 +43,7 @@ void bind_indexing(nb::module_& m) {
       [](ArrayLike x_given, ArrayLike indices_given, std::int64_t batch_axes) {
         const Tensor x = to_tensor(x_given);
         const Tensor indices = to_tensor(indices_given);
-        return record([&] { return gather_nd(x, indices, batch_axes); });
+        return record([&] { return gather_nd(x, indices, batch_axes, index_check()); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("batch_axes") = 0,
       "The last axis of indices holds index tuples into the axes of x behind the first batch_axes.");
@@ -51,7 +52,7 @@ void bind_indexing(nb::module_& m) {
       [](ArrayLike table_given, ArrayLike ids_given) {
         const Tensor table = to_tensor(table_given);
         const Tensor ids = to_tensor(ids_given);
-        return record([&] { return embedding(table, ids); });
+        return record([&] { return embedding(table, ids, index_check()); });
       },
       nb::arg("table"), nb::arg("ids"), "The rows of a table that ids name.");
   m.def(
@@ -61,7 +62,7 @@ void bind_indexing(nb::module_& m) {
         const Tensor x = to_tensor(x_given);
         const Tensor indices = to_tensor(indices_given);
         const Tensor updates = to_tensor(updates_given);
-        const ScatterOptions options{.op = to_scatter_op(op)};
+        const ScatterOptions options{.op = to_scatter_op(op), .check = index_check()};
         return record([&] { return scatter_along_axis(x, indices, updates, axis, options); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("updates"), nb::arg("axis") = -1, nb::arg("op") = "set",
@@ -74,7 +75,7 @@ void bind_indexing(nb::module_& m) {
         const Tensor x = to_tensor(x_given);
         const Tensor indices = to_tensor(indices_given);
         const Tensor updates = to_tensor(updates_given);
-        const ScatterOptions options{.op = to_scatter_op(op)};
+        const ScatterOptions options{.op = to_scatter_op(op), .check = index_check()};
         return record([&] { return scatter_nd(x, indices, updates, options); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("updates"), nb::arg("op") = "set",

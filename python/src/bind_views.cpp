@@ -1,4 +1,5 @@
 // Views, and functions that move elements.
+#include "trace.h"
 #include "weft_python.h"
 
 namespace weft::python {
@@ -84,10 +85,10 @@ void bind_views(nb::module_& m) {
       [](ArrayLike x, ArrayLike indices_given, std::optional<std::int64_t> axis) {
         const Tensor t = to_tensor(x);
         const Tensor indices = to_tensor(indices_given);
-        return record([&] { return take(t, indices, axis); });
+        return record([&] { return take(t, indices, axis, index_check()); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("axis") = nb::none(),
-      "numpy.take; an index out of range is an IndexError.");
+      "numpy.take; an index out of range is an IndexError. In a function of weft.jit it is not found, and gives 0.");
   m.def("_contiguous", [](ArrayLike x) {
     const Tensor t = to_tensor(x);
     return record([&] { return contiguous(t); });

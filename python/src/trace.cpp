@@ -203,6 +203,10 @@ void note_upload(const Tensor& tensor) {
   if (current != nullptr) current->uploads.insert(tensor.buffer().id());
 }
 
+IndexCheck index_check() noexcept {
+  return current == nullptr ? IndexCheck::checked : IndexCheck::trusted;
+}
+
 void refuse_in_trace(const char* what) {
   if (current == nullptr) [[likely]]
     return;

@@ -31,6 +31,10 @@ class OutsideTrace {
   std::optional<StreamScope> scope_;
 };
 
+/// How indices are looked at: in a trace, where nothing can be read, they are trusted. (An index out of range gives 0,
+/// or writes nothing.)
+IndexCheck index_check() noexcept;
+
 /// In a trace, elements came from the host: they are written once, not by the graph.
 void note_upload(const Tensor& tensor);
 

@@ -126,7 +126,7 @@ class Graph:
             raise InvalidArgument(
                 f"weft.jit: {self.name} needs the elements of an array while it is captured, when nothing has run yet "
                 f"({e.message})",
-                "read, or index with arrays, outside of the function; choose by value with weft.where",
+                "read, or index with masks, outside of the function; choose by value with weft.where",
             ) from e
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -226,9 +226,9 @@ def jit(function: Callable | None = None, /, *, cache: int = 32):
     one kernel. Results are new arrays each time.
 
     Arrays that the function takes from elsewhere (its closure, globals) are constants: those of the first call. What
-    needs elements (`.numpy()`, `if x > 0`, indexing with arrays) is refused, as nothing has run yet. A function of jit
-    that is called in another becomes part of that one's graph. cache: how many graphs are kept; the one unused longest
-    goes first.
+    needs elements (`.numpy()`, `if x > 0`, indexing with masks) is refused, as nothing has run yet; for the same reason
+    an index out of range is no error in it, but gives 0, or writes nothing. A function of jit that is called in another
+    becomes part of that one's graph. cache: how many graphs are kept; the one unused longest goes first.
     """
     if function is None:
         return lambda f: _Jitted(f, cache)

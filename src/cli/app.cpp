@@ -61,7 +61,7 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   if (!used.empty()) name += " " + used.front()->get_name();
   std::string message = error.what();
   std::replace(message.begin(), message.end(), '\n', ' ');
-  print_error(Error(ErrorCode::invalid_argument, std::move(message), "see " + name + " --help"));
+  print_error(Error(ErrorCode::invalid_argument, message, "see " + name + " --help"));
   return kUserError;
 }
 

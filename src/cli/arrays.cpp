@@ -35,11 +35,12 @@ std::optional<Scalar> parse_number(std::string_view text) {
                          (digits[0] == '.' || (digits[0] >= '0' && digits[0] <= '9'));
   if (!plausible) return std::nullopt;
   if (text.starts_with('+')) text.remove_prefix(1);
-  const char* end = text.data() + text.size();
+  const char* begin = text.data();
+  const char* end = begin + text.size();
   std::int64_t integer = 0;
-  if (const auto r = std::from_chars(text.data(), end, integer); r.ec == std::errc() && r.ptr == end) return integer;
+  if (const auto r = std::from_chars(begin, end, integer); r.ec == std::errc() && r.ptr == end) return integer;
   double real = 0;
-  if (const auto r = std::from_chars(text.data(), end, real); r.ec == std::errc() && r.ptr == end) return real;
+  if (const auto r = std::from_chars(begin, end, real); r.ec == std::errc() && r.ptr == end) return real;
   return std::nullopt;
 }
 

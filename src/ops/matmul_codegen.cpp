@@ -51,9 +51,11 @@ std::string fetch(char of, bool inner_side_by_side, bool vec4) {
 /// `keep` to workgroup memory, as rows along the inner axis. A block whose lines lie along the other axis is turned on
 /// the way.
 struct TileLoad {
+  std::string base;         ///< where the block lies for the start of the inner axis
+  std::string load_inside;  ///< where all of the pair of tiles lies inside the matrices
   std::string load, keep;
 };
-TileLoad tile_load(char of, std::uint32_t tile, bool inner_side_by_side, std::uint32_t row_length,
+TileLoad tile_load(char of, std::uint32_t tile, bool inner_side_by_side, bool vec4, std::uint32_t row_length,
                    std::string_view thread) {
   const char axis = of == 'a' ? 'm' : 'n';
   TileLoad out;
@@ -62,6 +64,22 @@ TileLoad tile_load(char of, std::uint32_t tile, bool inner_side_by_side, std::ui
       inner_side_by_side ? fmt::format("{} % {}u", thread, kDepth / 4) : fmt::format("{} / {}u", thread, tile / 4);
   const std::string along_other =
       inner_side_by_side ? fmt::format("{} / {}u", thread, kDepth / 4) : fmt::format("{} % {}u", thread, tile / 4);
+  const std::string_view unit = vec4 ? " / 4u" : "";
+  const std::string first = fmt::format("(p.tile_{} * {}u + ({}) * 4u)", axis, tile, along_other);
+  out.base =
+      inner_side_by_side
+          ? fmt::format("let base_{0} = p.{0} + {1} * params.{0}_line + ({2}) * 4u{3};\n", of, first, along_k, unit)
+          : fmt::format("let base_{0} = p.{0} + {1}{3} + ({2}) * 4u * params.{0}_line;\n", of, first, along_k, unit);
+  out.load_inside = inner_side_by_side ? fmt::format("let from_{0} = base_{0} + k0{1};\n", of, unit)
+                                       : fmt::format("let from_{0} = base_{0} + k0 * params.{0}_line;\n", of);
+  for (int i = 0; i < 4; ++i) {
+    out.load_inside +=
+        vec4 ? fmt::format("{0}q{1} = vec4<Elem>({0}[from_{0} + {1}u * params.{0}_line]);\n", of, i)
+             : fmt::format(
+                   "{{ let i = from_{0} + {1}u * params.{0}_line;\n"
+                   "{0}q{1} = vec4<Elem>(Elem({0}[i]), Elem({0}[i + 1u]), Elem({0}[i + 2u]), Elem({0}[i + 3u])); }}\n",
+                   of, i);
+  }
   for (int i = 0; i < 4; ++i) {
     const std::string other = fmt::format("p.tile_{} * {}u + ({}) * 4u", axis, tile, along_other);
     const std::string inner = fmt::format("k0 + ({}) * 4u", along_k);
@@ -94,8 +112,8 @@ std::string tile_source(const MatmulSpec& s) {
 
   const std::uint32_t blocks = plan.tile_m * kDepth / 16;  // tile_m == tile_n
   const bool halves = blocks * 2 == plan.threads;          // half of the threads bring a, the others b
-  const TileLoad a = tile_load('a', plan.tile_m, !s.a_transposed, row_a, "t");
-  const TileLoad b = tile_load('b', plan.tile_n, s.b_transposed, row_b, halves ? "u" : "t");
+  const TileLoad a = tile_load('a', plan.tile_m, !s.a_transposed, s.a_vec4, row_a, "t");
+  const TileLoad b = tile_load('b', plan.tile_n, s.b_transposed, s.b_vec4, row_b, halves ? "u" : "t");
   const auto both = [&](const std::string& of_a, const std::string& of_b) {
     return halves ? fmt::format("if (t < {}u) {{\n{}}} else {{\n{}}}\n", blocks, of_a, of_b) : of_a + of_b;
   };
@@ -108,7 +126,13 @@ std::string tile_source(const MatmulSpec& s) {
     for (std::uint32_t q = 0; q < quads_n; ++q) text += fmt::format("var c{}_{} = vec4<Sum>();\n", r, q);
   }
   // Each thread's share of the next pair of tiles is on its way to registers while the pair before it is multiplied.
-  text += fmt::format("var k0 = 0u;\nloop {{\nif (k0 < params.k) {{\n{}}}\nif (k0 > 0u) {{\n", both(a.load, b.load));
+  text += a.base + b.base;
+  text += fmt::format("let inside = (p.tile_m + 1u) * {}u <= params.m && (p.tile_n + 1u) * {}u <= params.n;\n",
+                      plan.tile_m, plan.tile_n);
+  text += fmt::format(
+      "var k0 = 0u;\nloop {{\nif (inside && k0 + {}u <= params.k) {{\n{}}} else if (k0 < params.k) {{\n{}}}\n"
+      "if (k0 > 0u) {{\n",
+      kDepth, both(a.load_inside, b.load_inside), both(a.load, b.load));
   text += fmt::format("for (var i = 0u; i < {}u; i += {}u) {{\n", kDepth, plan.unroll);
   for (std::uint32_t step = 0; step < plan.unroll; ++step) {
     text += "{\n";

@@ -12,7 +12,7 @@ struct TileChoice {
   std::uint64_t least_groups;  ///< fewer of these tiles leave much of a large GPU idle: take the next
 };
 // Depth 16; two operand tiles in f32. The last row takes what is left.
-constexpr TileChoice kTiles[] = {{128, 128, 8, 4, 96}, {64, 64, 8, 4, 128}, {32, 64, 4, 4, 0}};
+constexpr TileChoice kTiles[] = {{128, 128, 8, 16, 96}, {64, 64, 8, 16, 128}, {32, 64, 4, 4, 0}};
 constexpr std::uint32_t kTileDepth = 16;
 constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the tile that is stored turned
 
@@ -86,7 +86,9 @@ bool fits(const MatrixChoice& t, const MatrixUnit& unit, const Limits& limits) {
   if (!unit || t.sub % unit.m != 0 || t.sub % unit.n != 0 || kMatrixSlab % unit.k != 0) return false;
   if (t.sub / unit.m * (t.sub / unit.n) > kMostMatrices) return false;
   const MatmulPlan plan = matrix_plan(t, unit);
+  // Each thread brings whole quads, as far along their line (Share in matmul_matrix.cpp).
   if (t.tile * kMatrixSlab / 4 % plan.threads != 0) return false;
+  if (plan.threads % (t.tile / 4) != 0 || plan.threads % (kMatrixSlab / 4) != 0) return false;
   // Whichever way the operands lie, a slab's padded rows take no more than this.
   const std::uint64_t slab = std::max(t.tile * (kMatrixSlab + kMatrixPad), kMatrixSlab * (t.tile + kMatrixPad)) * 2;
   const std::uint64_t strips = std::uint64_t{4} * plan.threads / unit.subgroup * unit.m * (t.sub + kMatrixPad);
@@ -129,7 +131,7 @@ MatmulPlan panel_plan() {
 }
 
 /// Repacking reads and writes each operand once, and is two more dispatches: from here it pays (decision 010).
-constexpr std::uint64_t kLeastPanelWork = 1U << 18;
+constexpr std::uint64_t kLeastPanelWork = 1U << 19;
 bool pays_panels(const MatmulProblem& p) {
   return p.subgroup == kLanes && p.dtype != DType::u32 && std::min(p.m, p.n) >= kPanel &&
          p.m * p.n * p.k * p.batch >= kLeastPanelWork;

@@ -33,9 +33,13 @@ Tensor take_rows(std::string_view op, const Tensor& x, const Tensor& indices, st
 }  // namespace
 
 Tensor take(const Tensor& x, const Tensor& indices, std::optional<std::int64_t> axis) {
+  return take(x, indices, axis, IndexCheck::checked);
+}
+
+Tensor take(const Tensor& x, const Tensor& indices, std::optional<std::int64_t> axis, IndexCheck check) {
   ops::common_device("take", std::array{&x, &indices});
   ops::check_index_dtype("take", indices.dtype());
-  return take_rows("take", x, indices, axis, ops::take_shape(x.shape(), indices.shape(), axis), IndexCheck::checked);
+  return take_rows("take", x, indices, axis, ops::take_shape(x.shape(), indices.shape(), axis), check);
 }
 
 Tensor embedding(const Tensor& table, const Tensor& ids, IndexCheck check) {

@@ -20,11 +20,7 @@ std::string_view implementation_name() noexcept {
 }
 
 std::string implementation_version() {
-#ifdef WEFT_DAWN_VERSION
-  return WEFT_DAWN_VERSION;
-#else
-  return "unknown";  // Dawn's C API does not tell; the build passes its package's version where it knows it
-#endif
+  return WEFT_DAWN_VERSION;  // Dawn's C API does not tell: cmake/WeftWebGPU.cmake asks the package, or says "unknown"
 }
 
 namespace webgpu {

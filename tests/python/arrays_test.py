@@ -232,13 +232,6 @@ def test_dlpack(dtype):
         weft.from_dlpack([1, 2])
 
 
-def test_torch_tensors():
-    torch = pytest.importorskip("torch", reason="PyTorch is no requirement of the tests")
-    t = torch.arange(12, dtype=torch.float32).reshape(3, 4)
-    np.testing.assert_array_equal(weft.from_dlpack(t.T).numpy(), t.T.numpy())
-    assert torch.equal(torch.from_dlpack(weft.asarray(t)), t)
-
-
 def test_result_outlives_its_array():  # P03
     x = weft.asarray(np.arange(1000, dtype=np.float32)) * 2
     r = x.numpy()

@@ -355,11 +355,9 @@ def test_a_waiting_closure(rng):
 
 def test_reading_values_is_refused(rng):
     (x,) = arrays(rng, (4,))
-    index = weft.asarray([0, 2])
     for f in (
         lambda a: a.numpy(), lambda a: a * 2 if a[0] > 0 else a, lambda a: float(a[0]), lambda a: a[:1].item(),
         lambda a: np.asarray(a), lambda a: a.tolist(), lambda a: weft.synchronize(), lambda a: a[a > 0],
-        lambda a: weft.take(a, index), lambda a: weft.take(a, weft.asarray([1])), lambda a: a[index],
     ):  # fmt: skip
         g = weft.jit(f)
         for _ in range(2):
@@ -370,6 +368,33 @@ def test_reading_values_is_refused(rng):
     shown = []
     weft.jit(lambda a: shown.append(f"{a!r} {a}") or a)(x)
     assert shown[0].count("not known outside of its run") == 2
+
+
+def test_indices_are_trusted(rng):
+    (x,) = arrays(rng, (5, 3))
+    n = x.numpy()
+    picks = [weft.asarray(np.asarray(v, np.int32)) for v in ([4, 0, -1], [1, 1, 2])]
+    step = weft.jit(lambda a, i: (a[i], weft.take(a, i, 1), weft.nn.embedding(a, i)))
+    for i in picks:
+        at = i.numpy()
+        if at.max() < 3:
+            np.testing.assert_array_equal(step(x, i)[1].numpy(), n[:, at])
+        np.testing.assert_array_equal(step(x, i)[0].numpy(), n[at])
+        np.testing.assert_array_equal(step(x, i)[2].numpy(), n[at])
+    assert len(step.graphs) == 1
+    along = weft.jit(lambda a, i: weft.take_along_axis(a, i, 1))
+    order = np.argsort(n, axis=1).astype("i4")
+    np.testing.assert_array_equal(along(x, weft.asarray(order)).numpy(), np.sort(n, axis=1))
+    place = weft.jit(lambda a, i, u: weft.scatter_nd(a, i, u))
+    want = n.copy()
+    want[[1, 3]] = n[:2] * 2
+    np.testing.assert_array_equal(place(x, weft.asarray([[1], [3]]), x[:2] * 2).numpy(), want)
+    # Out of range there is nothing to raise an error: 0, and nothing written.
+    far = weft.asarray(np.asarray([7, 1, -6], np.int32))
+    np.testing.assert_array_equal(step(x, far)[0].numpy(), np.stack([n[0] * 0, n[1], n[0] * 0]))
+    np.testing.assert_array_equal(place(x, weft.asarray([[9], [-7]]), x[:2]).numpy(), n)
+    with pytest.raises(IndexError):
+        weft.take(x, far, 0)
 
 
 def test_arrays_that_escape_are_refused(rng):

@@ -635,10 +635,10 @@ TEST(MatmulPlan, VectorsHaveKernelsOfTheirOwnAndTilesFollowTheShape) {
   const auto with_subgroups = [&](std::uint64_t m, std::uint64_t n, DType dtype, std::uint32_t threads) {
     return ops::choose(DeviceClass::cpu, limits, {.m = m, .n = n, .k = 64, .dtype = dtype, .subgroup = threads}).kind;
   };
-  EXPECT_EQ(with_subgroups(64, 64, f32, 8), ops::MatmulKind::panel);
-  EXPECT_EQ(with_subgroups(64, 64, i32, 8), ops::MatmulKind::panel);
-  EXPECT_EQ(with_subgroups(64, 64, f32, 16), ops::MatmulKind::block) << "the kernel is made for eight lanes";
-  EXPECT_EQ(with_subgroups(64, 64, u32, 8), ops::MatmulKind::block) << "packed integers are not repacked";
+  EXPECT_EQ(with_subgroups(128, 128, f32, 8), ops::MatmulKind::panel);
+  EXPECT_EQ(with_subgroups(128, 128, i32, 8), ops::MatmulKind::panel);
+  EXPECT_EQ(with_subgroups(128, 128, f32, 16), ops::MatmulKind::block) << "the kernel is made for eight lanes";
+  EXPECT_EQ(with_subgroups(128, 128, u32, 8), ops::MatmulKind::block) << "packed integers are not repacked";
   EXPECT_EQ(with_subgroups(31, 4096, f32, 8), ops::MatmulKind::block);
   EXPECT_EQ(with_subgroups(32, 32, f32, 8), ops::MatmulKind::block) << "too little work to repack for";
   const auto tile = [&](std::uint64_t m, std::uint64_t n) {
