@@ -143,7 +143,7 @@ def main():
             slowest = max(stages, key=stages.get)
             in_turn = sum(disk.values()) + median["upload"] + median["compute"] + median["readback"]
             results[expression] = {"seconds": median, "slowest": slowest, "bytes_in": total,
-                                   "bytes_out": total * share, "share_of_slowest": stages[slowest] / median["streamed"],
+                                   "bytes_out": total * share, "share_of_slowest": stages[slowest] / median["streamed"], "samples": samples[expression],
                                    "times_as_fast_as_in_turn": in_turn / median["streamed"]}
     finally:
         file.unlink(missing_ok=True)

@@ -43,7 +43,8 @@ def parse():
 def main():
     args = parse()
     if args.report_only:
-        report.write(load_all(args.out))
+        for path in report.write(load_all(args.out)):
+            print(f"wrote {os.path.relpath(path)}")
         return
     if not args.bin:
         raise SystemExit("script/bench: no programs. Fix: name their folder with --bin, or start script/bench.")
@@ -81,8 +82,10 @@ def main():
             try:
                 session.run(results)
                 session.run_one_shots(results)
+                session.run_in_blocks(results)
                 if not args.no_peers and not args.quick:
                     session.run_python_ops(results)
+                results.finished = True
             except KeyboardInterrupt:
                 results.note("interrupted")
             written = results.save(session)

@@ -71,38 +71,25 @@ def printed_start(told):
     return (told["compile_ms"] + told["first_run_ms"]) / 1e3
 
 
-def slowest_part(told):
-    """Of an evaluation at once: each part has the machine for itself."""
-    t = told["stats"]["times_ms"]
-    return max(t["load"], t["upload"], t["compute"] - t["compile"], t["read"], t["save"]) / 1e3
-
-
-def in_blocks(told):
-    return told["stats"]["times_ms"]["stream"] / 1e3
-
-
 @dataclasses.dataclass(frozen=True)
 class OneShot:
     """A whole process as a row: its wall time, or what `take` finds in the JSON that it prints."""
     row: str
     who: str
     program: str            # in the folder of programs
-    arguments: tuple = ()   # {array}: a .npy file of four floats; {large}: one of 128 MiB, 1 GiB for GPUs; {out}: a file to write
+    arguments: tuple = ()   # {array}: a .npy file of four floats
     take: typing.Callable | None = None
-    caches: str = "usual"   # of compiled pipelines, ours and the driver's: "none"; "empty" at first; "left" by the one before
-    full: bool = False      # left out by --quick
+    caches: str = "none"    # of compiled pipelines, ours and the driver's: "none"; "empty" at first; "left" by the one before
 
 
 # Run in this order, round by round.
 ONE_SHOTS = (
-    OneShot("start", "bare", "weft_bench_bare_start", caches="none"),
-    OneShot("start", "weft", "weft", ("eval", "1+1"), caches="none"),
-    OneShot("start", "bare with a kernel", "weft_bench_bare_start", ("--kernel",), caches="none"),
-    OneShot("start", "weft eval a+1", "weft", ("eval", "a+1", "a={array}"), caches="none"),
+    OneShot("start", "bare", "weft_bench_bare_start"),
+    OneShot("start", "weft", "weft", ("eval", "1+1")),
+    OneShot("start", "bare with a kernel", "weft_bench_bare_start", ("--kernel",)),
+    OneShot("start", "weft eval a+1", "weft", ("eval", "a+1", "a={array}")),
     OneShot("cold_start/first", "weft", "weft_bench_cold_start", take=printed_start, caches="empty"),
     OneShot("cold_start/second", "weft", "weft_bench_cold_start", take=printed_start, caches="left"),
-    OneShot("eval/at_once", "slowest part", "weft", ("eval", "x*2+1", "x={large}", "-o", "{out}", "--json", "--no-stream"), take=slowest_part),
-    OneShot("eval/in_blocks", "weft", "weft", ("eval", "x*2+1", "x={large}", "-o", "{out}", "--json", "--stream"), take=in_blocks),
 )
 
 # Peers: how each is started, {peers} being bench/peers and {python} an interpreter that has `needs`. `webgpu`: through

@@ -153,8 +153,8 @@ def dispatch(d):
 
 def small(d):
     rows = {"relu_chain": "a relu of 4,096 floats, 1,000 in a row", "relu_read": "one relu and four bytes back", "start": "whole process, no caches",
-            "cold_start/first": "20 pipelines, first process", "cold_start/second": "20 pipelines, second process",
-            "eval/at_once": "x*2+1 of a large file at once, its slowest part", "eval/in_blocks": "the same in blocks, all of it"}
+            "cold_start/first": "20 pipelines, first process", "cold_start/second": "20 pipelines, second process"}
+    rows.update({r: f"{r.removeprefix('eval/')} of a large file in blocks" for r in d.rows if r.startswith("eval/")})
     out = []
     for row, text in rows.items():
         by = d.rows.get(row, {}).get("by", {})
@@ -190,7 +190,9 @@ def about(d):
                      f"{100 * k['share']:.0f} %")
         if r["load"][1]:
             text += f"; load of the machine {r['load'][0]:.1f}, at most {r['load'][1]:.1f}"
-        text += ". " + " ".join(n[0].upper() + n[1:] + "." for n in r["notes"])
+            if r["load"][1] > 2 * c["cores"]:
+                text += f" on {c['cores']} cores: **busy with other work, so single ratios mean little; to be repeated when idle**"
+        text += "." + "".join(f" {n[0].upper()}{n[1:]}." for n in r["notes"])
         peers = [f"{n} {p['version']}" + (f" ({p['toggles']})" if p.get("toggles") else "") for n, p in r["peers"].items()]
         if peers:
             text += " Beside it: " + "; ".join(peers) + "."

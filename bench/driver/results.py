@@ -46,13 +46,13 @@ class Results:
     def __init__(self, session, options, folder=FOLDER):
         self.run = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(session.started))
         self.options, self.notes, self.added, self.folder = options, [], [], pathlib.Path(folder)
-        whole = not session.args.quick and session.args.filter == "."
+        self.whole = not session.args.quick and session.args.filter == "."
+        self.finished = False
         self.kept = {}
         for side in session.sides:
             path = self.path(side)
             old = json.loads(path.read_text()) if path.exists() else {}
-            # Rows that a partial run does not measure stay, with the run they are of.
-            self.kept[id(side)] = old if old.get("schema") == SCHEMA and not whole else {}
+            self.kept[id(side)] = old if old.get("schema") == SCHEMA else {}
 
     def path(self, side):
         return self.folder / f"{device_name(side.hello['adapter'])}-{side.hello['implementation']}.json"
@@ -64,7 +64,8 @@ class Results:
         self.added.append((side, entry, flags))
 
     def data(self, session, side):
-        old = self.kept[id(side)]
+        # Rows that this run did not measure stay, with the run that they are of, until a whole one has come to its end.
+        old = {} if self.whole and self.finished and not self.notes else self.kept[id(side)]
         rows = {name: {**row, "by": dict(row["by"])} for name, row in old.get("rows", {}).items()}
         for of, entry, flags in self.added:
             if of is not side:

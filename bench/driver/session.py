@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import statistics
 import struct
 import sys
@@ -229,43 +230,70 @@ class Session:
 
     def run_one_shots(self, results):
         wanted = re.compile(self.args.filter)
-        shots = [s for s in programs.ONE_SHOTS if wanted.search(s.row) and not (s.full and self.args.quick)]
+        shots = [s for s in programs.ONE_SHOTS if wanted.search(s.row)]
         if not shots or self.out_of_time():
             return
         for side in self.sides:
             entries = [Entry(s.row, s.who, side, None, s.program) for s in shots]
             with tempfile.TemporaryDirectory() as folder:
-                files = {"array": f"{folder}/array.npy", "large": f"{folder}/large.npy", "out": f"{folder}/out.npy"}
-                write_array(files["array"], 4)
-                if any("{large}" in a for s in shots for a in s.arguments):
-                    write_array(files["large"], (32 if self.cpu else 256) << 20)
+                array = write_array(f"{folder}/array.npy", [1.0, 2.0, 3.0, 4.0])
                 for r in range(self.args.rounds):
                     for i, (shot, entry) in enumerate(zip(shots, entries)):
                         env = dict(self.env)
                         if shot.caches == "none":
                             env |= {"WEFT_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
-                        elif shot.caches != "usual":
+                        else:
                             env["XDG_CACHE_HOME"] = f"{folder}/{r}-{i if shot.caches == 'empty' else i - 1}"
                             os.makedirs(env["XDG_CACHE_HOME"], exist_ok=True)
-                        self.one_shot(side, shot, entry, env, files)
+                        self.one_shot(side, shot, entry, env, array)
             for entry in entries:
                 results.add(side, entry, lambda: [])
             print(summary("whole processes", entries), flush=True)
 
-    def one_shot(self, side, shot, entry, env, files):
+    def one_shot(self, side, shot, entry, env, array):
         if entry.error:
             return
         path = side.folder / shot.program
         try:
             if not path.exists():
                 raise WorkerError(f"no {path.name} among the programs")
-            arguments = [a.format(**files) for a in shot.arguments]
+            arguments = [a.format(array=array) for a in shot.arguments]
             out, _, took = run_once([*side.launch, str(path), *arguments], env, self.args.row_limit)
             if shot.take:
                 took = shot.take(json.loads(out))
             entry.seconds.append(took)
         except (WorkerError, ValueError, KeyError) as e:
             entry.error = str(e)
+
+    def run_in_blocks(self, results):
+        """Rows eval/EXPRESSION: `weft eval` of a large file in blocks, beside the slowest of its parts (stream_eval.py)."""
+        if self.out_of_time() or not re.search(self.args.filter, "eval/"):
+            return
+        size, seconds = ("192M", 15) if self.cpu else ("2G", 20)
+        for side in self.sides:
+            path = side.folder / "weft"
+            try:
+                if not path.exists():
+                    raise WorkerError("no weft among the programs")
+                with tempfile.TemporaryDirectory() as folder:
+                    run_once([sys.executable, str(PEERS.parent / "stream_eval.py"), "--weft", shlex.join([*side.launch, str(path)]), "--bytes", size,
+                              "--dir", folder, "--seconds", str(seconds), "--json", f"{folder}/out.json"], self.env, 10 * self.args.row_limit)
+                    with open(f"{folder}/out.json") as file:
+                        found = json.load(file)["results"]
+            except (WorkerError, OSError, ValueError) as e:
+                entry = Entry("eval/in blocks", "weft", side, None, "")
+                entry.error = str(e)
+                results.add(side, entry, lambda: [])
+                continue
+            for expression, told in found.items():
+                parts = {"disk": lambda s: max(s["read"], s["write"])}
+                slowest = parts.get(told["slowest"], lambda s: s[told["slowest"]])
+                for who, of in (("weft", lambda s: s["streamed"]), ("slowest part", slowest)):
+                    entry = Entry(f"eval/{expression}", who, side, None, "")
+                    entry.seconds = [of(s) for s in told["samples"]]
+                    entry.work = {"part": told["slowest"]}
+                    results.add(side, entry, lambda: [])
+            print("weft eval in blocks: " + ", ".join(f"{e} {t['share_of_slowest']:.2f} of {t['slowest']}" for e, t in found.items()), flush=True)
 
     # -- Weft's Python package beside ONNX Runtime's --------------------------------------------------------------------
 
@@ -304,15 +332,12 @@ class Session:
             side.close()
 
 
-def write_array(path, count):
-    """A .npy file of float32: 1, 2, 3, ... again from 1 after a million."""
-    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count},), }}"
+def write_array(path, values):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(values)},), }}"
     header += " " * (63 - (10 + len(header)) % 64) + "\n"
-    block = struct.pack(f"<{min(count, 1 << 20)}f", *range(1, min(count, 1 << 20) + 1))
     with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
-        for _ in range(max(1, count >> 20)):
-            file.write(block)
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}f", *values))
+    return path
 
 
 def python_with(needs, candidates, env):

@@ -136,8 +136,14 @@ def second_start(d):
 
 
 def blocks_against_slowest(d):
-    value = d.ratio("eval/at_once", "slowest part", "weft", below_row="eval/in_blocks")
-    return value and Figure(value, f"{value:.2f}")
+    """The lowest over the expressions."""
+    found = {r: d.ratio(r, "slowest part", "weft") for r in d.rows if r.startswith("eval/")}
+    found = {r: v for r, v in found.items() if v}
+    if not found:
+        return None
+    low = min(found, key=found.get)
+    each = ", ".join(f"{v:.2f} {r.removeprefix('eval/')} ({d.figure(r)['part']})" for r, v in found.items())
+    return Figure(found[low], each)
 
 
 def lowest_of(figures):
@@ -182,7 +188,7 @@ TARGETS = [
            "whole processes"),
     Target("cold-start", "20 pipelines in a second process, of the first", "≤", 0.3, "", second_start, "whole processes"),
     Target("memory", "retained after 10,000 mixed allocations and frees, of the cap, with nothing live", "≤", 1, "", retained, "memory rows"),
-    Target("stream", "`weft eval` of a large file in blocks, of the slowest of reading, upload, compute, readback, writing by itself", "≥", 0.8, "",
+    Target("stream", "`weft eval` of a large file in blocks, of the slowest of disk, upload, compute, readback", "≥", 0.8, "",
            blocks_against_slowest, "whole processes"),
     # Arrays and rows
     Target("arrays", "copy, add, sum over 1 GiB, of PyTorch", "≥", 0.97, " ×",

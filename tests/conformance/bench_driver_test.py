@@ -118,6 +118,17 @@ def test_partial_run_keeps_other_rows(run):
     assert runs == set(data["runs"])
 
 
+def test_a_run_that_ran_out_of_time_drops_nothing(run):
+    run(["matmul/f32_256", "matmul/f32_512"], "--rounds", "1")
+    time.sleep(1.1)
+    data, _ = run(["matmul/f32_256"], "--rounds", "1", "--minutes", "0")
+    assert {"matmul/f32_256", "matmul/f32_512"} <= set(data["rows"])
+    assert any("stopped after 0" in n for r in data["runs"].values() for n in r["notes"])
+    time.sleep(1.1)
+    data, _ = run(["matmul/f32_256"], "--rounds", "1")
+    assert "matmul/f32_512" not in data["rows"] and len(data["runs"]) == 1
+
+
 def test_absent_whole_processes_are_told(run):
     data, _ = run(["matmul/f32_256"], "--rounds", "1", "--filter", "^start$")
     assert data["rows"]["start"]["by"]["bare"]["error"] == "no weft_bench_bare_start among the programs"
