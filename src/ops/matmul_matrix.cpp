@@ -37,27 +37,22 @@ struct Share {
   std::string name(std::string_view prefix, std::uint32_t i) const { return fmt::format("{}_{}{}", prefix, of, i); }
   std::string first() const { return fmt::format("p.tile_{} * {}u", of == 'a' ? 'm' : 'n', tile); }
 
-  /// Where each of the thread's quads lies: its index for the inner axis' start, and its `inner` step into a slab. Rows
-  /// or columns past the matrix's end read its last ones; what they give is not stored. A register each: with the
-  /// lines' stride a parameter, working them out anew for each slab took a third of the speed (decision 012).
+  /// Where each of the thread's quads lies: `line` and `side` of the slab, and `base`, from which the step along the
+  /// inner axis counts. Rows or columns past the matrix's end read its last ones; what they give is not stored.
   std::string places() const {
     std::string text;
     for (std::uint32_t i = 0; i < quads; ++i) {
-      const std::string line = fmt::format("(t + {}u) / {}u", i * threads, side / 4);
-      const std::string at = fmt::format("(t + {}u) % {}u * 4u", i * threads, side / 4);
-      text += fmt::format("let {} = {};\n", name("inner", i), along_k ? at : line);
+      text += fmt::format("let {} = (t + {}u) / {}u;\nlet {} = (t + {}u) % {}u * 4u;\n", name("line", i), i * threads,
+                          side / 4, name("side", i), i * threads, side / 4);
       if (along_k) {
-        text +=
-            fmt::format("let {0} = p.{1} + min({2} + {3}, {4} - 1u) * params.{1}_line{5};\n", name("base", i), of,
-                        first(), line, outer(), vec4 ? " + " + name("inner", i) + " / 4u" : " + " + name("inner", i));
+        text += fmt::format("let {} = p.{} + min({} + {}, {} - 1u) * params.{}_line;\n", name("base", i), of, first(),
+                            name("line", i), outer(), of);
       } else if (vec4) {
-        text += fmt::format("let {0} = p.{1} + min({2} + {3}, {4} - 4u) / 4u + {5} * params.{1}_line;\n",
-                            name("base", i), of, first(), at, outer(), name("inner", i));
+        text += fmt::format("let {} = p.{} + min({} + {}, {} - 4u) / 4u;\n", name("base", i), of, first(),
+                            name("side", i), outer());
       } else {
-        text += fmt::format(
-            "let {0} = vec4u(p.{1} + {5} * params.{1}_line) + min(vec4u({2} + {3}) + vec4u(0u, 1u, 2u, 3u), "
-            "vec4u({4} - 1u));\n",
-            name("base", i), of, first(), at, outer(), name("inner", i));
+        text += fmt::format("let {} = vec4u(p.{}) + min(vec4u({} + {}) + vec4u(0u, 1u, 2u, 3u), vec4u({} - 1u));\n",
+                            name("base", i), of, first(), name("side", i), outer());
       }
       text += fmt::format("var {} = vec4<Elem>();\n", name("quad", i));
     }
@@ -66,36 +61,38 @@ struct Share {
 
   /// Reads the quads of the slab from `k` on to registers. `whole`: all of it lies inside; else zeros past its end.
   std::string load(std::string_view k, bool whole) const {
-    std::string text = along_k ? fmt::format("let step_{} = {}{};\n", of, k, vec4 ? " / 4u" : "")
-                               : fmt::format("let step_{0} = {1} * params.{0}_line;\n", of, k);
+    std::string text;
     for (std::uint32_t i = 0; i < quads; ++i) {
-      const std::string quad = name("quad", i), at = fmt::format("({} + {})", k, name("inner", i));
-      const std::string index = fmt::format("{} + step_{}", name("base", i), of);
-      if (vec4) {
-        text += whole ? fmt::format("{} = {}[{}];\n", quad, of, index)
-                      : fmt::format("if ({0} < params.k) {{ {1} = {2}[{3}]; }} else {{ {1} = vec4<Elem>(); }}\n", at,
-                                    quad, of, index);
-        continue;
-      }
-      if (!along_k) {
-        const std::string read = fmt::format(
-            "{{ let i = {0} + vec4u(step_{1}); {2} = vec4<Elem>({1}[i.x], {1}[i.y], "
-            "{1}[i.z], {1}[i.w]); }}\n",
-            name("base", i), of, quad);
-        text += whole ? read : fmt::format("if ({} < params.k) {} else {{ {} = vec4<Elem>(); }}\n", at, read, quad);
-        continue;
-      }
-      text += fmt::format("{{ let i = {};\n", index);
-      if (whole) {
-        text += fmt::format("{0} = vec4<Elem>({1}[i], {1}[i + 1u], {1}[i + 2u], {1}[i + 3u]);\n", quad, of);
-      } else {
-        text += fmt::format("{} = vec4<Elem>();\n", quad);
-        for (std::uint32_t j = 0; j < 4; ++j) {
-          text += fmt::format("if ({0} + {1}u < params.k) {{ {2}.{3} = {4}[i + {1}u]; }}\n", at, j, quad,
-                              kComponents[j], of);
+      const std::string quad = name("quad", i), base = name("base", i);
+      if (along_k) {
+        const std::string at = fmt::format("{} + {}", k, name("side", i));
+        if (vec4) {
+          text += whole ? fmt::format("{} = {}[{} + ({}) / 4u];\n", quad, of, base, at)
+                        : fmt::format(
+                              "{0} = select(vec4<Elem>(), {1}[{2} + min({3}, params.k - 4u) / 4u], {3} < params.k);\n",
+                              quad, of, base, at);
+          continue;
         }
+        const std::string index =
+            whole ? fmt::format("vec4u({} + {}) + vec4u(0u, 1u, 2u, 3u)", base, at)
+                  : fmt::format("vec4u({}) + min(vec4u({}) + vec4u(0u, 1u, 2u, 3u), vec4u(params.k - 1u))", base, at);
+        text += fmt::format("{{ let i = {0};\n{1} = vec4<Elem>({2}[i.x], {2}[i.y], {2}[i.z], {2}[i.w]); }}\n", index,
+                            quad, of);
+        if (!whole) {
+          text += fmt::format(
+              "{0} = select(vec4<Elem>(), {0}, vec4u({1}) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.k));\n", quad, at);
+        }
+        continue;
       }
-      text += "}\n";
+      const std::string line = fmt::format("{} + {}", k, name("line", i));
+      const std::string step = whole ? fmt::format("({}) * params.{}_line", line, of)
+                                     : fmt::format("min({}, params.k - 1u) * params.{}_line", line, of);
+      const std::string value =
+          vec4 ? fmt::format("{}[{} + {}]", of, base, step)
+               : fmt::format("vec4<Elem>({0}[{1}.x + {2}], {0}[{1}.y + {2}], {0}[{1}.z + {2}], {0}[{1}.w + {2}])", of,
+                             base, step);
+      text += whole ? fmt::format("{} = {};\n", quad, value)
+                    : fmt::format("{} = select(vec4<Elem>(), {}, {} < params.k);\n", quad, value, line);
     }
     return text;
   }
@@ -104,8 +101,7 @@ struct Share {
   std::string keep() const {
     std::string text;
     for (std::uint32_t i = 0; i < quads; ++i) {
-      text += fmt::format("{{ let at = (t + {0}u) / {1}u * {2}u + (t + {0}u) % {1}u * 4u;\n", i * threads, side / 4,
-                          stride);
+      text += fmt::format("{{ let at = {} * {}u + {};\n", name("line", i), stride, name("side", i));
       for (std::uint32_t j = 0; j < 4; ++j) {
         text += fmt::format("slab_{}[at + {}u] = {}.{};\n", of, j, name("quad", i), kComponents[j]);
       }
