@@ -28,8 +28,7 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
     for (const AttentionSpec& spec : attention_specs(device.limits(), device.features(), short_walks)) {
       // Of what takes a CPU's compiler long, matrix kernels written out and many rows, the smallest.
       const bool large_matrix = spec.matrix && (spec.matrix->depth * spec.matrix->columns > 32 * 32 || spec.partial);
-      const bool long_text =
-          !spec.rolled && (large_matrix || (spec.tier == AttentionTier::row && spec.rows > 4));
+      const bool long_text = !spec.rolled && (large_matrix || (spec.tier == AttentionTier::row && spec.rows > 4));
       if (is_cpu(device) && long_text) continue;
       if (!short_walks || spec.rolled) give(attention_key(spec), attention_source(spec));
     }
