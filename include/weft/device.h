@@ -88,6 +88,13 @@ struct AdapterInfo {
 
 enum class PowerPreference { high_performance, low_power };
 
+/// Whether ops take the choices that weft::tune stored for this device (weft/tune.h). No device measures by itself.
+enum class TuningMode : std::uint8_t {
+  automatic,  ///< the variable WEFT_TUNE (off or read), else read
+  off,        ///< the plans that ship
+  read,       ///< stored choices, read once when the device is opened
+};
+
 /// How to open a device. Zero or empty means «the default»; each default can be set by the environment.
 struct DeviceOptions {
   /// Part of an adapter's name (letter case ignored), or its index. Empty: the variable WEFT_ADAPTER, else the best.
@@ -105,6 +112,7 @@ struct DeviceOptions {
   bool library_kernels_only = false;
   /// Ask for no more than WebGPU's default limits, as a modest adapter would have.
   bool default_limits_only = false;
+  TuningMode tuning = TuningMode::automatic;
   std::uint64_t pool_bytes = 0;      ///< cap of memory kept for reuse; WEFT_POOL_BYTES
   std::size_t bind_groups = 0;       ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
   std::size_t pipelines = 0;         ///< entries of the pipeline cache; WEFT_PIPELINES; 1024

@@ -42,6 +42,7 @@ struct Stats {
   // ops
   std::uint64_t fused_ops = 0;     ///< elementwise operations that ran inside another's kernel
   std::uint64_t materialized = 0;  ///< views that had to be copied before a kernel could take them
+  std::uint64_t tuned_ops = 0;     ///< products and the like that ran by a stored choice (weft/tune.h)
 };
 
 }  // namespace weft

@@ -21,3 +21,4 @@
 #include "weft/stats.h"
 #include "weft/stream.h"
 #include "weft/tensor.h"
+#include "weft/tune.h"

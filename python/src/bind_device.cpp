@@ -123,6 +123,7 @@ nb::dict stats_dict(const Stats& s) {
   WEFT_FIELD(bind_group_entries);
   WEFT_FIELD(fused_ops);
   WEFT_FIELD(materialized);
+  WEFT_FIELD(tuned_ops);
 #undef WEFT_FIELD
   return d;
 }

@@ -45,14 +45,14 @@ void protect_expression(const CLI::App& command, std::vector<std::string>& words
 }
 
 void check_command(const std::vector<std::string>& words) {
-  static constexpr std::string_view kCommands[] = {"eval", "run", "info", "bench"};
+  static constexpr std::string_view kCommands[] = {"eval", "run", "info", "bench", "tune"};
   if (words.empty() || words[0].starts_with('-')) return;
   if (std::find(std::begin(kCommands), std::end(kCommands), words[0]) != std::end(kCommands)) return;
   const auto near = expr::nearest(words[0], kCommands);
   throw Error(ErrorCode::invalid_argument,
               "there is no command '" + expr::excerpt(words[0]) + "'" +
                   (near ? " (did you mean '" + *near + "'?)" : std::string()),
-              "use eval, run, info or bench; see weft --help");
+              "use eval, run, info, bench or tune; see weft --help");
 }
 
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {
@@ -78,11 +78,13 @@ int run(int argc, char** argv) {
       "  weft eval 'softmax(x @ w + b, axis=1)' x=x.npy w=model.safetensors:head.weight b=b.npy -o p.npy\n"
       "  weft run blur.wgsl image=in.npy --out result:f32:1024,1024 -o result=out.npy\n"
       "  weft bench\n"
+      "  weft tune\n"
       "See weft COMMAND --help.");
   add_eval(app);
   add_run(app);
   add_info(app);
   add_bench(app);
+  add_tune(app);
 
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words[0] == "eval") protect_expression(*app.get_subcommand("eval"), words);

@@ -21,5 +21,6 @@ void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_info(CLI::App& app);
 void add_run(CLI::App& app);
+void add_tune(CLI::App& app);
 
 }  // namespace weft::cli

@@ -13,6 +13,7 @@
 #include "cli/error_report.h"
 #include "cli/stats_report.h"
 #include "weft/device.h"
+#include "weft/tune.h"
 
 namespace weft::cli {
 namespace {
@@ -116,6 +117,7 @@ void info(const std::string& wanted, bool memory, bool json) {
         {"adapters", nlohmann::json::array()},
         {"opened", opened},
         {"device", {{"limits", limits_json(device.limits())}, {"features", features_json(device.features())}}}};
+    out["tuned_choices"] = tuned_choices(device).size();
     if (memory) out["memory"] = nlohmann::json::parse(device.memory().to_json());
     for (const AdapterInfo& a : adapters) out["adapters"].push_back(adapter_json(a));
     fmt::print("{}\n", out.dump());
@@ -123,6 +125,9 @@ void info(const std::string& wanted, bool memory, bool json) {
   }
   fmt::print("{} adapter{}; * is the one that would be opened\n", adapters.size(), adapters.size() == 1 ? "" : "s");
   for (const AdapterInfo& a : adapters) print_adapter(a, a.index == opened);
+  const std::size_t tuned = tuned_choices(device).size();
+  fmt::print("{} stored choice{} of kernels for it{}\n", tuned, tuned == 1 ? "" : "s",
+             tuned == 0 ? "; weft tune makes them" : " (weft tune --list)");
   if (memory) fmt::print("{}", device.memory().to_text());
 }
 

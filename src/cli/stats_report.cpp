@@ -74,6 +74,7 @@ nlohmann::json to_json(const Report& r) {
       {"submits", r.work.submits},
       {"passes", r.work.passes},
       {"materialized", r.work.materialized},
+      {"tuned_ops", r.work.tuned_ops},
       {"bytes_uploaded", r.work.bytes_uploaded},
       {"bytes_read", r.work.bytes_read},
       {"peak_bytes", r.work.peak_bytes},

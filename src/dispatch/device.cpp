@@ -6,10 +6,20 @@
 
 #include "base/env.h"
 #include "dispatch/state.h"
+#include "dispatch/tuning_file.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
+
+TuningMode tuning_of_environment() {
+  const std::string text = env_text("WEFT_TUNE").value_or("read");
+  if (text == "off") return TuningMode::off;
+  if (text == "read") return TuningMode::read;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("the environment variable WEFT_TUNE is '{}', not off or read", text.substr(0, 40)),
+              "set it to off or read, or unset it; weft tune measures");
+}
 
 /// Fills what the caller left open: the environment first, then the default.
 DeviceOptions complete(DeviceOptions o) {
@@ -26,6 +36,7 @@ DeviceOptions complete(DeviceOptions o) {
                   "set it to a time above 0, such as 30 (seconds) or 500ms, or unset it");
     }
   }
+  if (o.tuning == TuningMode::automatic) o.tuning = tuning_of_environment();
   if (o.wait_timeout.count() < 0) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("DeviceOptions::wait_timeout is {} ns, below 0", o.wait_timeout.count()),
@@ -133,7 +144,13 @@ webgpu::Clock::time_point DeviceState::deadline(const ReadOptions& read) const {
 Device Device::open(const DeviceOptions& options) {
   const DeviceOptions completed = complete(options);
   std::shared_ptr<webgpu::Gpu> gpu = webgpu::Gpu::open(completed);
-  return Device(std::make_shared<detail::DeviceState>(gpu, for_adapter(completed, gpu->adapter().type)));
+  auto state = std::make_shared<detail::DeviceState>(gpu, for_adapter(completed, gpu->adapter().type));
+  if (completed.tuning == TuningMode::read) {
+    if (const auto file = dispatch::TuningFile::of(gpu->kernels_identity())) {
+      state->tuning.set(file->load());
+    }
+  }
+  return Device(std::move(state));
 }
 
 std::vector<AdapterInfo> Device::adapters() {
@@ -208,6 +225,7 @@ Stats Device::stats() const {
   s.read_copies = d.counters.read_copies;
   s.fused_ops = d.counters.fused_ops;
   s.materialized = d.counters.materialized;
+  s.tuned_ops = d.tuning.uses();
   const memory::PoolStats pool = d.memory->pool().stats();
   s.live_bytes = pool.live_bytes;
   s.retained_bytes = pool.retained_bytes;

@@ -20,6 +20,7 @@
 #include "dispatch/pipeline_cache.h"
 #include "dispatch/profile.h"
 #include "dispatch/reflect.h"
+#include "dispatch/tuning.h"
 #include "memory/memory.h"
 #include "webgpu/gpu.h"
 #include "weft/kernel.h"
@@ -96,6 +97,7 @@ struct DeviceState {
   dispatch::PipelineCache pipelines;
   const std::shared_ptr<memory::Memory> memory;
   WorkCounters counters;
+  dispatch::TuningTable tuning;
 
   std::mutex streams_mutex;
   std::unordered_map<std::uint64_t, std::weak_ptr<StreamState>> streams;  ///< by slot

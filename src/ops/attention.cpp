@@ -31,6 +31,7 @@ struct Params {
   std::uint32_t mask_offset, mask_batch, mask_head, mask_row, mask_key, mask_kind, mask_shift;
   std::uint32_t lengths_offset, lengths_stride, lengths_kind;
   std::uint32_t causal, tiles, value_chunks, splits, chunk, groups, shares, out_offset, all_rows, minus_zero, depth;
+  std::uint32_t value_lanes;
   float scale, softcap, minus_infinity, not_a_number;
 };
 
@@ -49,10 +50,10 @@ struct Operands {
   AttentionShape shape;
 };
 
-/// Strides of the outer axes, and the offset, in whole fours.
-bool in_fours(const Tensor& x, std::uint32_t offset) {
-  bool all = offset % 4 == 0 && x.shape()[3] % 4 == 0;
-  for (std::size_t i = 0; i < 3; ++i) all = all && (x.shape()[i] == 1 || x.strides()[i] % 4 == 0);
+/// Strides of the outer axes, the offset and the last length are multiples of n.
+bool in_units_of(std::uint32_t n, const Tensor& x, std::uint32_t offset) {
+  bool all = offset % n == 0 && x.shape()[3] % n == 0;
+  for (std::size_t i = 0; i < 3; ++i) all = all && (x.shape()[i] == 1 || x.strides()[i] % n == 0);
   return all;
 }
 
@@ -60,9 +61,10 @@ std::uint64_t all_rows(const AttentionShape& s) {
   return static_cast<std::uint64_t>(s.batch * s.heads * s.queries);
 }
 
-AttentionPlan plan_of(const Operands& a, bool quads) {
+AttentionPlan plan_of(const Operands& a, std::uint32_t unit) {
   const Device& device = a.q.device();
-  return plan_attention(cpu_kernels(device), is_cpu(device), device.limits(), a.shape, a.q.dtype(), quads);
+  return plan_attention({cpu_kernels(device), is_cpu(device), device.limits(), device.features()}, a.shape, a.q.dtype(),
+                        unit);
 }
 
 /// Of the sums that a plan leaves for the merging kernel, each row filled up to whole fours.
@@ -90,9 +92,12 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   const Window out = window(a.out, kName);
   const Window mask = a.mask ? window(a.mask, kName) : k;
   const Window lengths = a.lengths ? window(a.lengths, kName) : k;
-  const bool quads =
-      in_fours(a.q, q.offset) && in_fours(a.k, k.offset) && in_fours(a.v, v.offset) && out.offset % 4 == 0;
-  const AttentionPlan plan = plan_of(a, quads);
+  std::uint32_t common = 8;
+  while (common > 1 && !(in_units_of(common, a.q, q.offset) && in_units_of(common, a.k, k.offset) &&
+                         in_units_of(common, a.v, v.offset) && out.offset % 4 == 0)) {
+    common = common == 8 ? 4 : 1;
+  }
+  const AttentionPlan plan = plan_of(a, common);
 
   Params params{};
   params.queries = word(s.queries);
@@ -101,19 +106,19 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   params.value_dim = word(s.value_dim);
   params.rows = word(s.heads / s.kv_heads * s.queries);
   params.kv_heads = word(s.kv_heads);
-  const std::int64_t unit = quads ? 4 : 1;
+  const std::uint32_t unit = plan.spec.unit;
   const auto stride = [&](const Tensor& x, std::size_t axis) {
-    return x.shape()[axis] == 1 ? 0U : word(x.strides()[axis] / unit);
+    return x.shape()[axis] == 1 ? 0U : word(x.strides()[axis] / static_cast<std::int64_t>(unit));
   };
-  params.q_offset = q.offset / static_cast<std::uint32_t>(unit);
+  params.q_offset = q.offset / unit;
   params.q_batch = stride(a.q, 0);
   params.q_head = stride(a.q, 1);
   params.q_row = stride(a.q, 2);
-  params.k_offset = k.offset / static_cast<std::uint32_t>(unit);
+  params.k_offset = k.offset / unit;
   params.k_batch = stride(a.k, 0);
   params.k_head = stride(a.k, 1);
   params.k_row = stride(a.k, 2);
-  params.v_offset = v.offset / static_cast<std::uint32_t>(unit);
+  params.v_offset = v.offset / unit;
   params.v_batch = stride(a.v, 0);
   params.v_head = stride(a.v, 1);
   params.v_row = stride(a.v, 2);
@@ -138,18 +143,20 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   params.chunk = plan.chunk;
   params.groups = static_cast<std::uint32_t>(plan.groups);
   params.shares = plan.spec.shares ? kAttentionLanes : 1;
-  params.out_offset = plan.spec.partial ? 0 : out.offset / static_cast<std::uint32_t>(unit);
+  params.out_offset = plan.spec.partial ? 0 : out.offset / (unit == 1 ? 1 : 4);
   params.all_rows = static_cast<std::uint32_t>(all_rows(s));
   params.minus_zero = 0x80000000U;
   params.depth = 16;
+  params.value_lanes = plan.value_lanes;
   params.scale = static_cast<float>(options.scale ? *options.scale : 1 / std::sqrt(static_cast<double>(s.dim)));
   params.softcap = static_cast<float>(options.softcap);
   params.minus_infinity = -std::numeric_limits<float>::infinity();
   params.not_a_number = std::numeric_limits<float>::quiet_NaN();
 
   const Grid grid = fold_groups(plan.groups, kName);
-  const Kernel kernel = kernel_of(device, attention_key(plan.spec), plan.spec.cpu ? "attention.lane" : "attention.tile",
-                                  [&] { return attention_source(plan.spec); });
+  const Kernel kernel =
+      kernel_of(device, attention_key(plan.spec), fmt::format("attention.{}", to_string(plan.spec.tier)),
+                [&] { return attention_source(plan.spec); });
   if (!plan.spec.partial) {
     launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, out.range}, params, grid);
     return;
@@ -168,19 +175,23 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   const BindingRange stats = made(std::uint64_t{params.all_rows} * plan.splits * 8);
   launch(device, kernel, {q.range, k.range, v.range, mask.range, lengths.range, sums, stats}, params, grid);
 
-  const Kernel merge = kernel_of(device, fmt::format("attention/merge/{}", to_string(a.out.dtype())), "attention.merge",
-                                 [&] { return attention_merge_source(a.out.dtype()); });
+  const bool cpu = plan.spec.tier == AttentionTier::lane;
+  const Kernel merge = kernel_of(device, attention_merge_key(a.out.dtype(), cpu), "attention.merge",
+                                 [&] { return attention_merge_source(a.out.dtype(), cpu); });
   const MergeParams joined{params.all_rows, params.value_dim, plan.splits, out.offset, params.not_a_number};
-  launch(device, merge, {sums, stats, out.range}, joined,
-         fold_groups(ceil_div(bytes / 16 / plan.splits, std::uint64_t{64}), kName));
+  const std::uint64_t merge_groups =
+      cpu ? ceil_div(bytes / 16 / plan.splits, std::uint64_t{64})
+          : params.all_rows * ceil_div(static_cast<std::uint64_t>(s.value_dim), std::uint64_t{32});
+  launch(device, merge, {sums, stats, out.range}, joined, fold_groups(merge_groups, kName));
 }
 
 /// Cuts the batch, then the heads, until all fits its bindings.
 void run_parts(const AttentionOptions& options, const Operands& a) {
   const std::uint64_t limit = a.q.device().limits().max_storage_binding_size;
+  std::uint64_t most = 0;
+  for (const std::uint32_t unit : {1U, 4U, 8U}) most = std::max(most, partial_bytes(a, plan_of(a, unit)));
   const bool fits = fits_binding(a.q) && fits_binding(a.k) && fits_binding(a.v) && fits_binding(a.out) &&
-                    (!a.mask || window_bytes(a.mask) <= limit) &&
-                    std::max(partial_bytes(a, plan_of(a, false)), partial_bytes(a, plan_of(a, true))) <= limit;
+                    (!a.mask || window_bytes(a.mask) <= limit) && most <= limit;
   const std::size_t axis = a.shape.batch > 1 ? 0 : 1;
   const std::int64_t length = axis == 0 ? a.shape.batch : a.shape.kv_heads;
   if (fits || length < 2) {

@@ -22,6 +22,7 @@ struct Params {
   all_rows: u32,     // of all kv heads and items
   minus_zero: u32,   // its bits
   depth: u32,        // 16, where loops are not to be unrolled
+  value_lanes: u32,  // row tier: threads that cover the values of a key, a power of two
   scale: f32, softcap: f32,
   minus_infinity: f32, not_a_number: f32,  // which source text can't spell
 }

@@ -25,12 +25,20 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
   // On a CPU adapter also what a GPU with its limits would get, for the compilers' sake.
   for (const bool short_walks : {false, true}) {
     if (short_walks && !is_cpu(device)) continue;
-    for (const AttentionSpec& spec : attention_specs(device.limits(), device.features().f16, short_walks)) {
+    for (const AttentionSpec& spec : attention_specs(device.limits(), device.features(), short_walks)) {
+      // Of what takes a CPU's compiler long, matrix kernels written out and many rows, the smallest.
+      const bool large_matrix = spec.matrix && (spec.matrix->depth * spec.matrix->columns > 32 * 32 || spec.partial);
+      const bool long_text = !spec.rolled && (large_matrix || (spec.tier == AttentionTier::row && spec.rows > 4));
+      if (is_cpu(device) && long_text) continue;
       if (!short_walks || spec.rolled) give(attention_key(spec), attention_source(spec));
     }
   }
-  give("attention/merge/float32", attention_merge_source(DType::f32));
-  if (device.features().f16) give("attention/merge/float16", attention_merge_source(DType::f16));
+  for (const bool cpu : {false, true}) {
+    give(attention_merge_key(DType::f32, cpu), attention_merge_source(DType::f32, cpu));
+    if (device.features().f16) {
+      give(attention_merge_key(DType::f16, cpu), attention_merge_source(DType::f16, cpu));
+    }
+  }
 }
 
 }  // namespace

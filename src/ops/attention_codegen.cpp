@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/attention_plan.h"
+#include "ops/attention_text.h"
 #include "ops/wgsl_text.h"
 #include "wgsl/attention.wgsl.h"
 
@@ -47,14 +48,14 @@ fn fetch_{0}(start: u32, d: u32) -> vec4<f32> {{
 std::string head(const AttentionSpec& s) {
   std::string text(wgsl::attention);
   const auto array = [&](std::string_view type) {
-    return s.quads ? fmt::format("array<vec4<{}>>", type) : fmt::format("array<{}>", type);
+    return (s.unit >= 4) ? fmt::format("array<vec4<{}>>", type) : fmt::format("array<{}>", type);
   };
   const std::string_view in = wgsl_name(s.dtype);
   text += fmt::format("@group(0) @binding(0) var<storage, read> q: {};\n", array(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read> k: {};\n", array(in));
   text += fmt::format("@group(0) @binding(2) var<storage, read> v: {};\n", array(in));
-  text +=
-      fetch('q', "params.dim", s.quads) + fetch('k', "params.dim", s.quads) + fetch('v', "params.value_dim", s.quads);
+  text += fetch('q', "params.dim", (s.unit >= 4)) + fetch('k', "params.dim", (s.unit >= 4)) +
+          fetch('v', "params.value_dim", (s.unit >= 4));
   if (s.partial) {
     // Each row of sums is filled up to whole fours.
     return text + R"(
@@ -73,7 +74,7 @@ fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {
   let at = flat_row(p, row);
   let value = select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l));
 )";
-  if (s.quads) {
+  if ((s.unit >= 4)) {
     return text +
            fmt::format("  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = vec4<{}>(value);\n}}\n",
                        in);
@@ -336,7 +337,7 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
 std::string lane_source(const AttentionSpec& s) {
   constexpr std::uint32_t kLanes = kAttentionLanes;
   const std::uint32_t rows = s.rows;
-  const std::uint32_t keys = attention_lane_keys(s.quads);
+  const std::uint32_t keys = attention_lane_keys((s.unit >= 4));
   const std::uint32_t fours = keys / 4;
   const auto per_four = [&](const std::string& text) {  // with $K for the number of the four, and $R
     std::string out;
@@ -479,47 +480,76 @@ std::string lane_source(const AttentionSpec& s) {
 
 }  // namespace
 
+std::string attention_deliver(const AttentionSpec& s) {
+  if (s.partial) {
+    // Each row of sums is filled up to whole fours.
+    return R"(
+@group(0) @binding(5) var<storage, read_write> sums: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> stats: array<vec2<f32>>;  // maximum, and sum of weights
+fn deliver(p: Place, row: u32, column: u32, value: vec4<f32>, l: f32) {
+  if (row >= params.rows || column >= params.value_dim) { return; }
+  let quads = (params.value_dim + 3u) / 4u;
+  sums[(p.split * params.all_rows + flat_row(p, row)) * quads + column / 4u] = value;
+}
+)";
+  }
+  const std::string_view type = wgsl_name(s.dtype);
+  // l of 0: no key was seen. NaN in l is what a NaN among the scores left.
+  std::string text = fmt::format(R"(
+@group(0) @binding(5) var<storage, read_write> out: array<{}>;
+fn deliver(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {{
+  if (row >= params.rows || column >= params.value_dim) {{ return; }}
+  let at = flat_row(p, row);
+  let value = vec4<{}>(select(sums * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), is_nan(l)));
+)",
+                                 s.unit >= 4 ? fmt::format("vec4<{}>", type) : std::string(type), type);
+  if (s.unit >= 4) return text + "  out[params.out_offset + at * (params.value_dim / 4u) + column / 4u] = value;\n}\n";
+  text += "  let first = params.out_offset + at * params.value_dim + column;\n";
+  for (std::size_t i = 0; i < 4; ++i) {
+    text += fmt::format("  if (column + {0}u < params.value_dim) {{ out[first + {0}u] = value.{1}; }}\n", i,
+                        kComponents[i]);
+  }
+  return text + "}\n";
+}
+
 std::string attention_key(const AttentionSpec& s) {
-  return fmt::format("attention/{}/{}/{}/{}/{}/{}",
-                     s.rolled   ? "rolled"
-                     : !s.cpu   ? "tile"
-                     : s.shares ? "share"
-                                : "lane",
-                     to_string(s.dtype), s.quads ? 4 : 1, s.partial ? "part" : "whole", s.rows, s.value_columns);
+  std::string name = s.shares ? "share" : std::string(to_string(s.tier));
+  if (s.rolled) name = "rolled_" + name;
+  std::string shape = std::to_string(s.value_columns);
+  if (s.matrix) shape = attention_matrix_key(*s.matrix);
+  if (s.tier == AttentionTier::row)
+    shape = fmt::format("{}x{}{}", s.key_lanes, s.key_vectors, s.checks_subgroups ? "/checked" : "");
+  return fmt::format("attention/{}/{}/{}/{}/{}/{}", name, to_string(s.dtype), s.unit, s.partial ? "part" : "whole",
+                     s.rows, shape);
 }
 
 std::string attention_source(const AttentionSpec& spec) {
-  return spec.cpu ? lane_source(spec) : tile_source(spec);
+  switch (spec.tier) {
+    case AttentionTier::lane: return lane_source(spec);
+    case AttentionTier::tile: return tile_source(spec);
+    case AttentionTier::row: return attention_row_source(spec);
+    case AttentionTier::matrix: return attention_matrix_source(spec);
+  }
+  return {};
 }
 
-std::string attention_merge_source(DType dtype) {
-  return fmt::format(R"(
+std::string attention_merge_key(DType dtype, bool cpu) {
+  return fmt::format("attention/merge/{}/{}", to_string(dtype), cpu ? "cpu" : "gpu");
+}
+
+std::string attention_merge_source(DType dtype, bool cpu) {
+  // On a CPU a thread walks over the shares, for a row and four columns; else a workgroup takes 32 columns of a row,
+  // and its threads four columns of every sixteenth share.
+  std::string text = fmt::format(R"(
 struct Params {{ all_rows: u32, value_dim: u32, splits: u32, out_offset: u32, not_a_number: f32 }}
 @group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> out: array<{0}>;
 fn exp_1(x: f32) -> f32 {{ return select(exp(x), 0.0, x < -87.0); }}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
-  let at = (id.x + id.y * 32768u) * 64u + t;
-  let quads = (params.value_dim + 3u) / 4u;
-  if (at >= params.all_rows * quads) {{ return; }}
-  let row = at / quads;
-  var m = stats[row].x;
-  for (var i = 1u; i < params.splits; i++) {{ m = max(m, stats[i * params.all_rows + row].x); }}
-  var l = 0.0;
-  var sum = vec4<f32>();
-  var odd = false;
-  for (var i = 0u; i < params.splits; i++) {{
-    let part = stats[i * params.all_rows + row];
-    // A share that saw no key has sums of 0.
-    let fade = exp_1(part.x - m);
-    odd = odd || (bitcast<u32>(part.y) & 0x7fffffffu) > 0x7f800000u;
-    l += part.y * fade;
-    sum += sums[i * params.all_rows * quads + at] * fade;
-  }}
+fn is_nan(x: f32) -> bool {{ return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }}
+fn store(row: u32, quad: u32, sum: vec4<f32>, l: f32, odd: bool) {{
   let value = select(sum * select(1.0 / l, 0.0, l == 0.0), vec4<f32>(params.not_a_number), odd);
-  let column = at % quads * 4u;
+  let column = quad * 4u;
   let first = params.out_offset + row * params.value_dim + column;
   out[first] = {0}(value.x);
   if (column + 1u < params.value_dim) {{ out[first + 1u] = {0}(value.y); }}
@@ -527,7 +557,98 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
   if (column + 3u < params.value_dim) {{ out[first + 3u] = {0}(value.w); }}
 }}
 )",
-                     wgsl_name(dtype));
+                                 wgsl_name(dtype));
+  if (cpu) {
+    return text + R"(
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+  let at = (id.x + id.y * 32768u) * 64u + t;
+  let quads = (params.value_dim + 3u) / 4u;
+  if (at >= params.all_rows * quads) { return; }
+  let row = at / quads;
+  var m = stats[row].x;
+  for (var i = 1u; i < params.splits; i++) { m = max(m, stats[i * params.all_rows + row].x); }
+  var l = 0.0;
+  var sum = vec4<f32>();
+  var odd = false;
+  for (var i = 0u; i < params.splits; i++) {
+    let part = stats[i * params.all_rows + row];
+    // A share that saw no key has sums of 0.
+    let fade = exp_1(part.x - m);
+    odd = odd || is_nan(part.y);
+    l += part.y * fade;
+    sum += sums[i * params.all_rows * quads + at] * fade;
+  }
+  store(row, at % quads, sum, l, odd);
+}
+)";
+  }
+  return text + R"(
+var<workgroup> shared_by_share: array<f32, 128>;
+var<workgroup> odd_shares: atomic<u32>;
+var<workgroup> parts: array<vec4<f32>, 128>;
+@compute @workgroup_size(128)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+  let quads = (params.value_dim + 3u) / 4u;
+  let blocks = (quads + 7u) / 8u;
+  let group = id.x + id.y * 32768u;
+  let row = group / blocks;
+  if (row >= params.all_rows) { return; }
+  if (t == 0u) { atomicStore(&odd_shares, 0u); }
+  let used = min(params.splits, 128u);
+  var m = -3.4028234e38;
+  for (var i = t; i < params.splits; i += 128u) { m = max(m, stats[i * params.all_rows + row].x); }
+  shared_by_share[t] = m;
+  workgroupBarrier();
+  for (var i = 0u; i < used; i++) { m = max(m, shared_by_share[i]); }
+  workgroupBarrier();
+  var mine = 0.0;
+  var odd = false;
+  for (var i = t; i < params.splits; i += 128u) {
+    let part = stats[i * params.all_rows + row];
+    odd = odd || is_nan(part.y);
+    mine += part.y * exp_1(part.x - m);
+  }
+  shared_by_share[t] = mine;
+  if (odd) { atomicOr(&odd_shares, 1u); }
+  workgroupBarrier();
+  var l = 0.0;
+  for (var i = 0u; i < used; i++) { l += shared_by_share[i]; }
+  let any_odd = atomicLoad(&odd_shares) != 0u;
+
+  let quad = group % blocks * 8u + t % 8u;
+  let at = min(quad, quads - 1u);
+  let last = params.splits - 1u;
+  var sum = vec4<f32>();
+  for (var first = 0u; first < params.splits; first += 128u) {
+    workgroupBarrier();
+    let share = first + t;
+    shared_by_share[t] = select(0.0, exp_1(stats[min(share, last) * params.all_rows + row].x - m), share <= last);
+    workgroupBarrier();
+    let end = min(params.splits - first, 128u);
+    // Four reads under way at a time.
+    for (var i = t / 8u; i < end; i += 64u) {
+      let i1 = min(i + 16u, end - 1u);
+      let i2 = min(i + 32u, end - 1u);
+      let i3 = min(i + 48u, end - 1u);
+      let s0 = sums[((first + i) * params.all_rows + row) * quads + at];
+      let s1 = sums[((first + i1) * params.all_rows + row) * quads + at];
+      let s2 = sums[((first + i2) * params.all_rows + row) * quads + at];
+      let s3 = sums[((first + i3) * params.all_rows + row) * quads + at];
+      sum += s0 * shared_by_share[i];
+      if (i + 16u < end) { sum += s1 * shared_by_share[i1]; }
+      if (i + 32u < end) { sum += s2 * shared_by_share[i2]; }
+      if (i + 48u < end) { sum += s3 * shared_by_share[i3]; }
+    }
+  }
+  parts[t] = sum;
+  workgroupBarrier();
+  if (t < 8u && quad < quads) {
+    for (var i = 1u; i < 16u; i++) { sum += parts[i * 8u + t]; }
+    store(row, quad, sum, l, any_odd);
+  }
+}
+)";
 }
 
 }  // namespace weft::ops

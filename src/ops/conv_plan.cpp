@@ -57,12 +57,6 @@ ConvPlan block_plan(std::uint32_t threads, std::uint32_t rows, std::uint32_t col
   return plan;
 }
 
-std::uint64_t groups_of(const ConvPlan& plan, const ConvProblem& p) {
-  const std::uint64_t tiles_n = ceil_div(p.columns, plan.tile_n);
-  return plan.lanes_channels ? ceil_div(p.rows * p.groups, plan.tile_m) * tiles_n
-                             : ceil_div(p.rows, plan.tile_m) * tiles_n * p.groups;
-}
-
 /// 32 vectors of sums: more of them were faster on Mesa 22 (8 x 8 by a quarter) and slower on Mesa 25 (by a half).
 ConvPlan packed_plan(std::uint32_t rows) {
   ConvPlan plan = block_plan(kCpuLanes, rows, rows == 8 ? 4 : 8, false);
@@ -94,15 +88,25 @@ ConvPlan choose_tile(const Limits& limits, const ConvProblem& p) {
 
 }  // namespace
 
+std::uint64_t groups_of(const ConvPlan& plan, const ConvProblem& p) {
+  const std::uint64_t tiles_n = ceil_div(p.columns, plan.tile_n);
+  return plan.lanes_channels ? ceil_div(p.rows * p.groups, plan.tile_m) * tiles_n
+                             : ceil_div(p.rows, plan.tile_m) * tiles_n * p.groups;
+}
+
+std::uint64_t least_conv_splits(const ConvPlan& plan, const ConvProblem& p) {
+  return ceil_div(p.inner, plan.kind == ConvKind::tile ? kLongestTilePart : kLongestPart);
+}
+
 ConvPlan choose_conv(bool cpu, const Limits& limits, const ConvProblem& p) {
-  ConvPlan plan = !cpu && p.rows >= kTileRows ? choose_tile(limits, p) : choose_blocks(cpu, p);
+  ConvPlan plan = !cpu && !p.divided && p.rows >= kTileRows ? choose_tile(limits, p) : choose_blocks(cpu, p);
   const std::uint64_t fill = cpu ? kCpuFill : kGpuFill;
   const std::uint64_t least_part = cpu ? kCpuLeastPart : kGpuLeastPart;
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < fill && p.inner >= 2 * least_part) {
     plan.splits = std::min(ceil_div(fill, groups), p.inner / least_part);
   }
-  plan.splits = std::max(plan.splits, ceil_div(p.inner, plan.kind == ConvKind::tile ? kLongestTilePart : kLongestPart));
+  plan.splits = std::max(plan.splits, least_conv_splits(plan, p));
   return plan;
 }
 

@@ -18,6 +18,7 @@ struct ConvProblem {
   bool can_pack = false;       ///< both operands may be laid out anew
   /// Neighbours in memory are: along the columns (NCHW), or the channels (NHWC).
   bool channels_inner = false;
+  bool divided = false;  ///< places are divided by a stride
 };
 
 enum class ConvKind : std::uint8_t {
@@ -38,6 +39,10 @@ struct ConvPlan {
 };
 
 ConvPlan choose_conv(bool cpu, const Limits& limits, const ConvProblem& problem);
+/// Workgroups of one dispatch of the plan, without its parts.
+std::uint64_t groups_of(const ConvPlan& plan, const ConvProblem& problem);
+/// The fewest parts that the sum must be cut into.
+std::uint64_t least_conv_splits(const ConvPlan& plan, const ConvProblem& problem);
 /// All that choose_conv can return but for `splits`.
 std::vector<ConvPlan> conv_plans(bool cpu, const Limits& limits);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/conv_codegen.h"
+#include "ops/conv_tuning.h"
 #include "ops/copy.h"
 #include "ops/elementwise.h"
 #include "ops/launch.h"
@@ -271,14 +272,15 @@ void run_sum(const WindowSum& given, const Epilogue& epilogue, std::string_view 
   problem.inner = static_cast<std::uint64_t>(s.inner());
   problem.channels = static_cast<std::uint64_t>(s.channel.length);
   problem.channels_inner = s.channels_inner;
-  problem.can_pack = true;
-  ConvPlan plan = choose_conv(cpu_kernels(device), device.limits(), problem);
+  problem.divided = s.divide != std::array<std::int64_t, 2>{1, 1};
+  problem.can_pack = !problem.divided;
+  ConvPlan plan = conv_plan(device, problem, s.x.dtype());
   if (plan.kind == ConvKind::packed) {
     if (auto packed = packed_sum(s, plan.rows)) {
       s = std::move(*packed);
     } else {
       problem.can_pack = false;
-      plan = choose_conv(cpu_kernels(device), device.limits(), problem);
+      plan = conv_plan(device, problem, s.x.dtype());
     }
   }
   if (plan.splits <= 1) {

@@ -34,82 +34,78 @@ struct Share {
         threads(s.plan.threads) {}
 
   std::string outer() const { return of == 'a' ? "params.m" : "params.n"; }
-  std::string name(std::string_view prefix) const { return fmt::format("{}_{}", prefix, of); }
-  std::string quad(std::uint32_t i) const { return fmt::format("quad_{}{}", of, i); }
+  std::string name(std::string_view prefix, std::uint32_t i) const { return fmt::format("{}_{}{}", prefix, of, i); }
   std::string first() const { return fmt::format("p.tile_{} * {}u", of == 'a' ? 'm' : 'n', tile); }
-  /// The thread's quads all lie as far along their line, and so many lines apart (fits() in matmul_plan.cpp).
-  std::uint32_t lines_apart() const { return threads / (side / 4); }
 
-  /// Where the thread's first quad lies: `line` and `side` of the slab, and `base`, its index for the inner axis'
-  /// start.
+  /// Where each of the thread's quads lies: `line` and `side` of the slab, and `base`, from which the step along the
+  /// inner axis counts. Rows or columns past the matrix's end read its last ones; what they give is not stored.
   std::string places() const {
-    const std::string unit = vec4 ? " / 4u" : "";
-    std::string text =
-        fmt::format("let {} = t / {}u;\nlet {} = t % {}u * 4u;\n", name("line"), side / 4, name("side"), side / 4);
-    text += along_k ? fmt::format("let {} = p.{} + ({} + {}) * params.{}_line + {}{};\n", name("base"), of, first(),
-                                  name("line"), of, name("side"), unit)
-                    : fmt::format("let {} = p.{} + ({} + {}){} + {} * params.{}_line;\n", name("base"), of, first(),
-                                  name("side"), unit, name("line"), of);
-    for (std::uint32_t i = 0; i < quads; ++i) text += fmt::format("var {} = vec4<Elem>();\n", quad(i));
-    return text;
-  }
-
-  /// Reads the quads of the slab from `k` on to registers, all of which lie inside the matrix.
-  std::string load_inside(std::string_view k) const {
-    std::string text = fmt::format("let from_{0} = base_{0} + {1}{2};\n", of, k,
-                                   along_k ? (vec4 ? " / 4u" : "") : fmt::format(" * params.{}_line", of));
+    std::string text;
     for (std::uint32_t i = 0; i < quads; ++i) {
-      const std::string at = fmt::format("from_{0} + {1}u * params.{0}_line", of, i * lines_apart());
-      text +=
-          vec4 ? fmt::format("{} = {}[{}];\n", quad(i), of, at)
-               : fmt::format("{{ let i = {0};\n{1} = vec4<Elem>({2}[i], {2}[i + 1u], {2}[i + 2u], {2}[i + 3u]); }}\n",
-                             at, quad(i), of);
+      text += fmt::format("let {} = (t + {}u) / {}u;\nlet {} = (t + {}u) % {}u * 4u;\n", name("line", i), i * threads,
+                          side / 4, name("side", i), i * threads, side / 4);
+      if (along_k) {
+        text += fmt::format("let {} = p.{} + min({} + {}, {} - 1u) * params.{}_line;\n", name("base", i), of, first(),
+                            name("line", i), outer(), of);
+      } else if (vec4) {
+        text += fmt::format("let {} = p.{} + min({} + {}, {} - 4u) / 4u;\n", name("base", i), of, first(),
+                            name("side", i), outer());
+      } else {
+        text += fmt::format("let {} = vec4u(p.{}) + min(vec4u({} + {}) + vec4u(0u, 1u, 2u, 3u), vec4u({} - 1u));\n",
+                            name("base", i), of, first(), name("side", i), outer());
+      }
+      text += fmt::format("var {} = vec4<Elem>();\n", name("quad", i));
     }
     return text;
   }
 
-  /// The same where some may not: past the inner axis' end there are zeros; rows or columns past theirs read the last
-  /// ones, and what these give is not stored.
-  std::string load_edge(std::string_view k) const {
+  /// Reads the quads of the slab from `k` on to registers. `whole`: all of it lies inside; else zeros past its end.
+  std::string load(std::string_view k, bool whole) const {
     std::string text;
     for (std::uint32_t i = 0; i < quads; ++i) {
-      const std::string line = fmt::format("({} + {}u)", name("line"), i * lines_apart());
-      const std::string inner = fmt::format("({} + {})", k, along_k ? name("side") : line);
-      const std::string outside = fmt::format("({} + {})", first(), along_k ? line : name("side"));
-      if (vec4) {
+      const std::string quad = name("quad", i), base = name("base", i);
+      if (along_k) {
+        const std::string at = fmt::format("{} + {}", k, name("side", i));
+        if (vec4) {
+          text += whole ? fmt::format("{} = {}[{} + ({}) / 4u];\n", quad, of, base, at)
+                        : fmt::format(
+                              "{0} = select(vec4<Elem>(), {1}[{2} + min({3}, params.k - 4u) / 4u], {3} < params.k);\n",
+                              quad, of, base, at);
+          continue;
+        }
         const std::string index =
-            along_k ? fmt::format("p.{0} + min({1}, {2} - 1u) * params.{0}_line + min({3}, params.k - 4u) / 4u", of,
-                                  outside, outer(), inner)
-                    : fmt::format("p.{0} + min({1}, {2} - 4u) / 4u + min({3}, params.k - 1u) * params.{0}_line", of,
-                                  outside, outer(), inner);
-        text += fmt::format("{} = select(vec4<Elem>(), {}[{}], {} < params.k);\n", quad(i), of, index, inner);
+            whole ? fmt::format("vec4u({} + {}) + vec4u(0u, 1u, 2u, 3u)", base, at)
+                  : fmt::format("vec4u({}) + min(vec4u({}) + vec4u(0u, 1u, 2u, 3u), vec4u(params.k - 1u))", base, at);
+        text += fmt::format("{{ let i = {0};\n{1} = vec4<Elem>({2}[i.x], {2}[i.y], {2}[i.z], {2}[i.w]); }}\n", index,
+                            quad, of);
+        if (!whole) {
+          text += fmt::format(
+              "{0} = select(vec4<Elem>(), {0}, vec4u({1}) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.k));\n", quad, at);
+        }
         continue;
       }
-      const auto four = [](std::string_view at, std::string_view length) {
-        return fmt::format("min(vec4u({}) + vec4u(0u, 1u, 2u, 3u), vec4u({} - 1u))", at, length);
-      };
-      text += along_k ? fmt::format("{{ let i = vec4u(p.{0} + min({1}, {2} - 1u) * params.{0}_line) + {3};\n", of,
-                                    outside, outer(), four(inner, "params.k"))
-                      : fmt::format("{{ let i = vec4u(p.{0} + min({1}, params.k - 1u) * params.{0}_line) + {2};\n", of,
-                                    inner, four(outside, outer()));
-      text += fmt::format("let quad = vec4<Elem>({0}[i.x], {0}[i.y], {0}[i.z], {0}[i.w]);\n", of);
-      text += along_k
-                  ? fmt::format(
-                        "{} = select(vec4<Elem>(), quad, vec4u({}) + vec4u(0u, 1u, 2u, 3u) < vec4u(params.k)); }}\n",
-                        quad(i), inner)
-                  : fmt::format("{} = select(vec4<Elem>(), quad, {} < params.k); }}\n", quad(i), inner);
+      const std::string line = fmt::format("{} + {}", k, name("line", i));
+      const std::string step = whole ? fmt::format("({}) * params.{}_line", line, of)
+                                     : fmt::format("min({}, params.k - 1u) * params.{}_line", line, of);
+      const std::string value =
+          vec4 ? fmt::format("{}[{} + {}]", of, base, step)
+               : fmt::format("vec4<Elem>({0}[{1}.x + {2}], {0}[{1}.y + {2}], {0}[{1}.z + {2}], {0}[{1}.w + {2}])", of,
+                             base, step);
+      text += whole ? fmt::format("{} = {};\n", quad, value)
+                    : fmt::format("{} = select(vec4<Elem>(), {}, {} < params.k);\n", quad, value, line);
     }
     return text;
   }
 
   /// From registers to workgroup memory.
   std::string keep() const {
-    std::string text = fmt::format("let at_{0} = line_{0} * {1}u + side_{0};\n", of, stride);
+    std::string text;
     for (std::uint32_t i = 0; i < quads; ++i) {
+      text += fmt::format("{{ let at = {} * {}u + {};\n", name("line", i), stride, name("side", i));
       for (std::uint32_t j = 0; j < 4; ++j) {
-        text += fmt::format("slab_{0}[at_{0} + {1}u] = {2}.{3};\n", of, i * lines_apart() * stride + j, quad(i),
-                            kComponents[j]);
+        text += fmt::format("slab_{}[at + {}u] = {}.{};\n", of, j, name("quad", i), kComponents[j]);
       }
+      text += "}\n";
     }
     return text;
   }
@@ -158,17 +154,15 @@ std::string matmul_matrix_source(const MatmulSpec& s) {
       text += fmt::format("var c{}_{}: subgroup_matrix_result<Sum, {}, {}>;\n", i, j, unit.n, unit.m);
     }
   }
-  const auto load = [&](std::string_view k, std::string_view end) {
-    return fmt::format("if (inside && {0} <= params.k) {{\n{1}}} else if ({2} < params.k) {{\n{3}}}\n", end,
-                       a.load_inside(k) + b.load_inside(k), k, a.load_edge(k) + b.load_edge(k));
-  };
-  text += fmt::format("let inside = (p.tile_m + 1u) * {}u <= params.m && (p.tile_n + 1u) * {}u <= params.n;\n",
-                      plan.tile_m, plan.tile_n);
+  const auto load = [&](std::string_view k, bool whole) { return a.load(k, whole) + b.load(k, whole); };
   // The next slab is on its way to registers while this one is multiplied.
-  text += load("0u", fmt::format("{}u", kMatrixSlab));
+  text +=
+      fmt::format("if ({0}u <= params.k) {{\n{1}}} else {{\n{2}}}\n", kMatrixSlab, load("0u", true), load("0u", false));
   text += fmt::format("for (var k0 = 0u; k0 < params.k; k0 += {}u) {{\n", kMatrixSlab);
   text += a.keep() + b.keep() + "workgroupBarrier();\n";
-  text += fmt::format("let next = k0 + {0}u;\n{1}", kMatrixSlab, load("next", fmt::format("next + {}u", kMatrixSlab)));
+  text +=
+      fmt::format("let next = k0 + {0}u;\nif (next + {0}u <= params.k) {{\n{1}}} else if (next < params.k) {{\n{2}}}\n",
+                  kMatrixSlab, load("next", true), load("next", false));
   const auto multiply = [&](std::string_view inner) {
     std::string out = "{\n";
     for (std::uint32_t i = 0; i < mats_m; ++i) {

@@ -186,10 +186,13 @@ MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem&
       p.k >= 2 * kCpuLines) {
     plan.splits = static_cast<std::uint32_t>(std::min(p.k / kCpuLines, kCpuMostParts));
   }
-  if (!gpu && p.k > kCpuLongestPart) {
-    plan.splits = std::max(plan.splits, static_cast<std::uint32_t>(ceil_div(p.k, kCpuLongestPart)));
-  }
+  plan.splits = std::max(plan.splits, least_splits(device, p));
   return plan;
+}
+
+std::uint32_t least_splits(DeviceClass device, const MatmulProblem& p) {
+  if (device == DeviceClass::gpu || p.k <= kCpuLongestPart) return 1;
+  return static_cast<std::uint32_t>(ceil_div(p.k, kCpuLongestPart));
 }
 
 MatmulPlan sum_plan() {

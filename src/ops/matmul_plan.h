@@ -35,6 +35,7 @@ struct MatrixUnit {
   std::uint32_t m = 0, n = 0, k = 0;
   std::uint32_t subgroup = 0;  ///< threads of every subgroup
   explicit operator bool() const { return m != 0; }
+  bool operator==(const MatrixUnit&) const = default;
 };
 
 /// The unit for operands and sums of these types that the device has, if its subgroups are all of one size.
@@ -66,12 +67,17 @@ struct MatmulPlan {
   std::uint32_t splits = 1;            ///< parts of the inner axis that are summed apart and added afterwards
   std::uint32_t sub_m = 0, sub_n = 0;  ///< matrix: what one subgroup makes
   MatrixUnit unit{};                   ///< matrix
+
+  bool operator==(const MatmulPlan&) const = default;
 };
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& problem);
 
 /// The CPU kernel that takes every product with more than one column.
 MatmulPlan choose_block(const MatmulProblem& problem);
+
+/// The fewest parts that the inner axis must be cut into, whatever the plan.
+std::uint32_t least_splits(DeviceClass device, const MatmulProblem& problem);
 
 /// True where b^T @ a^T, the result turned, is the better way: a row times a matrix is a matrix times a column, and few
 /// columns are better few rows where a is read across its lines.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ops/launch.h"
+#include "ops/matmul_tuning.h"
 #include "ops/rows.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
@@ -159,8 +160,9 @@ class Multiplier {
         half_unit_(tuning.matrix_units ? matrix_unit(device.features(), "f16", "f32") : MatrixUnit{}),
         forced_(tuning.plan) {}
 
-  /// a and b are readable(); their batch axes may be broadcast. `part`: of a product cut along its inner axis.
-  void run(const Product& given, bool part = false) const {
+  /// a and b are readable(); their batch axes may be broadcast. `part`: of a product cut along its inner axis, by this
+  /// plan where one was measured or forced (else each part has its own).
+  void run(const Product& given, bool part = false, const MatmulPlan* by = nullptr) const {
     Product p = collapse(given);
     if (p.batch_rank() > 3) {
       for (Tensor* x : {&p.a, &p.b, &p.bias, &p.residual}) {
@@ -169,13 +171,13 @@ class Multiplier {
       p = collapse(p);
     }
     if (p.batch_rank() > 3) {  // c's own axes don't join
-      for (std::int64_t i = 0; i < p.c.shape()[0]; ++i) run(slice_of(p, p.c.rank() - 1, i, 1), part);
+      for (std::int64_t i = 0; i < p.c.shape()[0]; ++i) run(slice_of(p, p.c.rank() - 1, i, 1), part, by);
       return;
     }
     p = batch_to_rows(p);
     for (Tensor* x : {&p.a, &p.b, &p.bias, &p.residual}) *x = bindable(*x);
     if (too_large(p)) {
-      run_in_slices(p, part);
+      run_in_slices(p, part, by);
       return;
     }
     if (p.k() == 0) {
@@ -186,23 +188,32 @@ class Multiplier {
     const bool by_columns = p.m() != 1 && p.c.strides().back() != 1 && p.c.strides()[p.c.rank() - 2] == 1;
     if (by_columns ? p.n() != 1 : turns(class_, problem_of(p))) p = turned(p);
     const MatmulProblem problem = problem_of(p);
-    MatmulPlan plan = choose(class_, device_.limits(), problem);
-    if (forced_ && (forced_->kind != MatmulKind::matrix || problem.unit) &&
-        (!is_vector(forced_->kind) || (problem.n == 1 && (forced_->rows == 1) == (plan.rows == 1)))) {
-      plan = *forced_;
-      if (part) plan.splits = 1;
+    const MatmulPlan* fixed = by != nullptr ? by : forced_ ? &*forced_ : nullptr;
+    if (fixed != nullptr && applies(*fixed, problem, choose(class_, device_.limits(), problem))) {
+      MatmulPlan plan = *fixed;
+      if (part) plan.splits = least_splits(class_, problem);
+      run_by(p, plan, problem, part, fixed);
+      return;
     }
+    const auto stored = part ? std::nullopt : stored_matmul_plan(device_, class_, problem);
+    const MatmulPlan plan = stored ? *stored : choose(class_, device_.limits(), problem);
+    run_by(p, plan, problem, part, stored ? &*stored : nullptr);
+  }
+
+ private:
+  /// `parts_by`: the plan that parts and slices are to keep to.
+  void run_by(const Product& p, MatmulPlan plan, const MatmulProblem& problem, bool part,
+              const MatmulPlan* parts_by) const {
     if (is_cpu(device_)) plan.unroll = 1;  // its compiler takes seconds else
     if (plan.splits > 1) {
-      run_in_parts(p, plan.splits);
+      run_in_parts(p, plan.splits, parts_by);
     } else if (plan.kind == MatmulKind::panel) {
-      run_panels(p, plan, problem, part);
+      run_panels(p, plan, problem, part, parts_by);
     } else {
       launch_one(p, plan, problem);
     }
   }
 
- private:
   static Lie a_of(const Product& p) {
     return p.int8 != Int8::none ? Lie{true, p.a.strides()[p.a.rank() - 2]} : *lie_of_a(p.a);
   }
@@ -246,10 +257,10 @@ class Multiplier {
   }
 
   /// Some operand is over the binding limit: halves the product along its batch, rows, columns, or inner axis.
-  void run_in_slices(const Product& p, bool part) const {
+  void run_in_slices(const Product& p, bool part, const MatmulPlan* by) const {
     const auto halves = [&](std::size_t from_end, std::int64_t length) {
-      run(slice_of(p, from_end, 0, length / 2), part);
-      run(slice_of(p, from_end, length / 2, length - length / 2), part);
+      run(slice_of(p, from_end, 0, length / 2), part, by);
+      run(slice_of(p, from_end, length / 2, length - length / 2), part, by);
     };
     if (p.batch_rank() > 0) {  // collapse() left axes longer than 1 only
       halves(p.c.rank() - 1, p.c.shape()[0]);
@@ -262,12 +273,12 @@ class Multiplier {
     } else if (p.n() > 1) {
       halves(0, p.n());
     } else {
-      run_in_parts(p, 2);
+      run_in_parts(p, 2, by);
     }
   }
 
   /// Cuts the inner axis into `parts`, multiplies them as a batch and adds up: for few results with a long inner axis.
-  void run_in_parts(const Product& p, std::uint32_t parts) const {
+  void run_in_parts(const Product& p, std::uint32_t parts, const MatmulPlan* by) const {
     const std::int64_t k = p.k();
     const std::int64_t length = ((k + parts - 1) / parts + 3) / 4 * 4;
     const std::int64_t whole = k / length;
@@ -289,7 +300,7 @@ class Multiplier {
       piece.int8 = p.int8;
       piece.a_signed = p.a_signed;
       piece.b_signed = p.b_signed;
-      run(piece, true);
+      run(piece, true, by);
     };
     multiply(0, whole, length);
     multiply(whole, rest != 0 ? 1 : 0, rest);
@@ -447,7 +458,8 @@ class Multiplier {
   }
 
   /// Halves the product until its repacked operands can be bound.
-  void run_panels(const Product& p, MatmulPlan plan, const MatmulProblem& problem, bool part) const {
+  void run_panels(const Product& p, MatmulPlan plan, const MatmulProblem& problem, bool part,
+                  const MatmulPlan* by) const {
     const auto bytes = [&](const Tensor& x, std::uint64_t outer) {
       std::uint64_t matrices = 1;
       for (std::size_t i = 0; i < p.batch_rank(); ++i) {
@@ -464,8 +476,8 @@ class Multiplier {
         launch_one(p, choose_block(problem), problem);
         return;
       }
-      run(slice_of(p, from_end, 0, length / 2), part);
-      run(slice_of(p, from_end, length / 2, length - length / 2), part);
+      run(slice_of(p, from_end, 0, length / 2), part, by);
+      run(slice_of(p, from_end, length / 2, length - length / 2), part, by);
       return;
     }
 

@@ -88,6 +88,10 @@ fs::path BlobCache::default_root() {
   return {};
 }
 
+std::string BlobCache::folder_name(const std::string& identity) {
+  return hex128(identity.data(), identity.size());
+}
+
 BlobCache* BlobCache::shared(const std::string& identity) {
   if (env_text("WEFT_CACHE") == "0") return nullptr;
   const std::uint64_t cap = env_count("WEFT_CACHE_BYTES").value_or(kDefaultBytes);
@@ -95,7 +99,7 @@ BlobCache* BlobCache::shared(const std::string& identity) {
   if (root.empty() || cap == 0) return nullptr;
   static std::mutex mutex;
   static auto* all = new std::map<std::string, std::unique_ptr<BlobCache>>();
-  const std::string name = hex128(identity.data(), identity.size());
+  const std::string name = folder_name(identity);
   const std::lock_guard lock(mutex);
   std::unique_ptr<BlobCache>& cache = (*all)[fmt::format("{}/{}/{}", root.string(), name, cap)];
   if (!cache) cache = std::make_unique<BlobCache>(root / "pipelines", name, cap);
@@ -166,6 +170,12 @@ void BlobCache::store(std::span<const std::byte> key, std::span<const std::byte>
     over = bytes_ > cap_;
   }
   if (over) trim();
+} catch (const std::exception&) {
+}
+
+void BlobCache::remove(std::span<const std::byte> key) noexcept try {
+  std::error_code failure;
+  fs::remove(file_of(key), failure);
 } catch (const std::exception&) {
 }
 

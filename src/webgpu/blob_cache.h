@@ -28,6 +28,8 @@ class BlobCache {
   /// ever: implementations call back late. WEFT_CACHE=0 turns it off, WEFT_CACHE_BYTES sets the cap; it is also off
   /// where there is no folder to write to. Throws Error{invalid_argument} when a variable is unusable.
   static BlobCache* shared(const std::string& identity);
+  /// The name of the folder for `identity`.
+  static std::string folder_name(const std::string& identity);
   /// $XDG_CACHE_HOME/weft, else ~/.cache/weft; empty when neither is known.
   static std::filesystem::path default_root();
 
@@ -35,6 +37,7 @@ class BlobCache {
   bool usable() const noexcept { return usable_; }
   std::optional<std::vector<std::byte>> load(std::span<const std::byte> key) noexcept;
   void store(std::span<const std::byte> key, std::span<const std::byte> value) noexcept;
+  void remove(std::span<const std::byte> key) noexcept;
 
  private:
   std::filesystem::path file_of(std::span<const std::byte> key) const;

@@ -336,6 +336,11 @@ std::span<std::byte> Gpu::mapped_range(WGPUBuffer buffer, std::uint64_t size, bo
   return {static_cast<std::byte*>(data), static_cast<std::size_t>(size)};
 }
 
+std::string Gpu::kernels_identity() const {
+  const bool unchecked = bounds_checks_by_device() && library_kernels_only_;
+  return device_identity(info_) + (unchecked ? "\nunchecked" : "");
+}
+
 void Gpu::poll() {
   webgpu::poll(instance(), device_);
 }

@@ -57,6 +57,8 @@ class Gpu {
   const Limits& limits() const noexcept { return limits_; }
   const Features& features() const noexcept { return features_; }
   bool library_kernels_only() const noexcept { return library_kernels_only_; }
+  /// Names what decides how fast the library's kernels are: device_identity, and whether they have bounds checks.
+  std::string kernels_identity() const;
 
   // -- creation: throws out_of_memory, compile_error, device_lost or internal, naming `label` -----------------------
   BufferHandle create_buffer(std::uint64_t size, std::uint32_t usage, bool mapped, std::string_view label);

@@ -39,22 +39,6 @@ WGPUDawnTogglesDescriptor toggles(std::size_t enabled_count, const char* const* 
   return d;
 }
 
-/// What tells this build of Dawn from another: its C API has no version, so its library's size and date do.
-std::string library_identity() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&wgpuCreateInstance), &info) == 0 || info.dli_fname == nullptr) return {};
-  std::error_code failure;
-  const std::uintmax_t size = std::filesystem::file_size(info.dli_fname, failure);
-  const auto time = std::filesystem::last_write_time(info.dli_fname, failure).time_since_epoch().count();
-  return failure ? std::string() : fmt::format("{} bytes of {}", size, time);
-}
-
-std::string cache_identity(const AdapterInfo& adapter) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{:x}:{:x}", implementation_name(), implementation_version(),
-                     library_identity(), adapter.backend, adapter.name, adapter.driver, adapter.vendor_id,
-                     adapter.device_id);
-}
-
 /// Dawn asks for the size first and for the bytes next, and may trust the first answer: what it was told waits here,
 /// so that no other process can take the file away in between.
 thread_local std::pair<std::vector<std::byte>, std::vector<std::byte>> announced;  // key and value
@@ -83,6 +67,16 @@ void store_blob(std::size_t key_size, const std::uint8_t* key, std::size_t value
 }
 
 }  // namespace
+
+// Its C API has no version, so its library's size and date tell one build from another.
+std::string library_identity() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&wgpuCreateInstance), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code failure;
+  const std::uintmax_t size = std::filesystem::file_size(info.dli_fname, failure);
+  const auto time = std::filesystem::last_write_time(info.dli_fname, failure).time_since_epoch().count();
+  return failure ? std::string() : fmt::format("{} bytes of {}", size, time);
+}
 
 WGPUInstance create_instance() {
   static constexpr const char* kInstanceToggles[] = {"allow_unsafe_apis"};  // subgroup matrix and f16 stand behind it
@@ -181,6 +175,9 @@ std::string_view subgroups_directive() noexcept {
 }
 
 // Dawn leaves bounds checks out per device only (request_device).
+bool bounds_checks_by_device() noexcept {
+  return true;
+}
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool) {
   return wgpuDeviceCreateShaderModule(device, &descriptor);
 }
@@ -193,7 +190,7 @@ void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPUR
   WGPUDawnTogglesDescriptor t = toggles(enabled.size(), enabled.data(), 1, kDisabled);
   descriptor.nextInChain = &t.chain;
   WGPUDawnCacheDeviceDescriptor on_disk = WGPU_DAWN_CACHE_DEVICE_DESCRIPTOR_INIT;
-  const std::string identity = cache_identity(describe(adapter));
+  const std::string identity = device_identity(describe(adapter));
   if (BlobCache* cache = BlobCache::shared(identity)) {
     on_disk.isolationKey = view(identity);
     on_disk.dawnLoadCacheDataCallbackInfo.callback = &load_blob;

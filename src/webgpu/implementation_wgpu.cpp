@@ -17,6 +17,10 @@ std::string implementation_version() {
 
 namespace webgpu {
 
+std::string library_identity() {
+  return {};  // the version says it
+}
+
 WGPUInstance create_instance() {
   wgpuSetLogLevel(WGPULogLevel_Off);  // its log goes to stderr; errors reach us by callbacks
   WGPUInstanceExtras extras{};
@@ -60,6 +64,10 @@ std::string_view immediates_directive() noexcept {
 std::string_view subgroups_directive() noexcept {
   return "";
 }  // naga 29 does not know the directive yet
+
+bool bounds_checks_by_device() noexcept {
+  return false;
+}
 
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted) {
   return trusted ? wgpuDeviceCreateShaderModuleTrusted(device, &descriptor, WGPUShaderRuntimeChecks_None)

@@ -1,5 +1,7 @@
 #include "webgpu/instance.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -66,6 +68,12 @@ Limits to_limits(const WGPULimits& l) {
   out.min_uniform_offset_alignment = l.minUniformBufferOffsetAlignment;
   out.max_immediate_size = l.maxImmediateSize;
   return out;
+}
+
+std::string device_identity(const AdapterInfo& adapter) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{:x}:{:x}", implementation_name(), implementation_version(),
+                     library_identity(), adapter.backend, adapter.name, adapter.driver, adapter.vendor_id,
+                     adapter.device_id);
 }
 
 AdapterInfo describe(WGPUAdapter adapter) {

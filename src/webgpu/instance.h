@@ -28,8 +28,13 @@ Limits to_limits(const WGPULimits& limits);
 /// Fills an AdapterInfo (all but `index`) from the adapter.
 AdapterInfo describe(WGPUAdapter adapter);
 
+/// What a file on disk that holds for one device is named by: implementation, version, adapter and driver.
+std::string device_identity(const AdapterInfo& adapter);
+
 // -- what differs between implementations (implementation_wgpu.cpp, implementation_dawn.cpp) -----------------------
 
+/// What tells this build of the library from another of the same version; empty where the version says it all.
+std::string library_identity();
 WGPUInstance create_instance();
 std::vector<Adapter> list_adapters(WGPUInstance instance);
 /// True when `adapter` can run kernels with immediates, and subgroups by whatever name this implementation has.
@@ -43,6 +48,8 @@ void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>&
 std::string_view immediates_directive() noexcept;
 /// The same for subgroups. Where it is empty the compiler refuses `enable subgroups;` although it knows the builtins.
 std::string_view subgroups_directive() noexcept;
+/// Do the library's own kernels keep bounds checks unless a whole device has none (request_device's `unchecked`)?
+bool bounds_checks_by_device() noexcept;
 /// Compiles a module. `trusted`: without bounds checks where the implementation can leave them out for one module.
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted);
 /// Requests the device with implementation-specific options chained in; calls back as WebGPU does. `unchecked`: all its

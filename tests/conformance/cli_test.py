@@ -298,7 +298,7 @@ def test_bench_refuses_no_time():
 
 
 def test_help_has_examples():
-    for command in (["--help"], ["eval", "--help"], ["run", "--help"], ["info", "--help"]):
+    for command in (["--help"], ["eval", "--help"], ["run", "--help"], ["info", "--help"], ["tune", "--help"]):
         text = done(weft(*command))
         assert "Example" in text and "weft " in text
 

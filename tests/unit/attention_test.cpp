@@ -2,10 +2,8 @@
 // lengths), D11 (kernels that one compiler refuses), D27 (NaN in a key), with cases N20 and S26 of others.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -13,6 +11,7 @@
 
 #include "ops/attention_plan.h"
 #include "ops/rows.h"
+#include "unit/attention_model.h"
 #include "unit/catalog_check.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
@@ -22,171 +21,40 @@ namespace weft {
 namespace {
 
 using ops::AttentionShape;
+using ops::AttentionTier;
 using ops::KernelClass;
+using testing::add_lengths;
+using testing::add_mask;
+using testing::expect_model;
+using testing::expect_near;
+using testing::Given;
+using testing::random_case;
 using testing::Strided;
 using testing::test_device;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-class Attention : public ::testing::TestWithParam<KernelClass> {
+/// Each tier of kernels that takes any shape and dtype, whatever the device would choose. attention_tiers_test.cpp has
+/// the others.
+class Attention : public ::testing::TestWithParam<AttentionTier> {
  protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
+  void SetUp() override {
+    ops::force_kernel_class(GetParam() == AttentionTier::lane ? KernelClass::cpu : KernelClass::gpu);
+    ops::force_attention({.tier = GetParam(), .matrix = {}});
+  }
+  void TearDown() override {
+    ops::force_attention({});
+    ops::force_kernel_class(KernelClass::automatic);
+  }
 
   static Tensor floats(const std::vector<float>& values, const Shape& shape) {
     return test_device().upload<float>(values, shape);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Attention, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
-
-/// Everything on the host; empty vectors for what is not given.
-struct Model {
-  AttentionShape shape;
-  std::vector<double> q, k, v;
-  std::vector<double> bias;  ///< one for each score; -inf: not seen
-  std::vector<std::int64_t> lengths;
-  double scale = 1, softcap = 0;
-  bool causal = false;
-
-  std::vector<double> run() const {
-    const AttentionShape& s = shape;
-    std::vector<double> out;
-    for (std::int64_t b = 0; b < s.batch; ++b) {
-      const std::int64_t length = lengths.empty() ? s.keys : std::clamp<std::int64_t>(lengths[b], 0, s.keys);
-      for (std::int64_t h = 0; h < s.heads; ++h) {
-        const std::int64_t kv = b * s.kv_heads + h / (s.heads / s.kv_heads);
-        for (std::int64_t i = 0; i < s.queries; ++i) {
-          const std::int64_t limit = causal ? std::clamp<std::int64_t>(i + 1 + length - s.queries, 0, length) : length;
-          std::vector<double> scores(static_cast<std::size_t>(s.keys), kNone);
-          double high = kNone;
-          for (std::int64_t j = 0; j < limit; ++j) {
-            const double add =
-                bias.empty() ? 0 : bias[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.keys + j)];
-            if (add == kNone) continue;
-            double score = 0;
-            for (std::int64_t d = 0; d < s.dim; ++d) {
-              score += q[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.dim + d)] *
-                       k[static_cast<std::size_t>((kv * s.keys + j) * s.dim + d)];
-            }
-            score *= scale;
-            if (softcap > 0) score = softcap * std::tanh(score / softcap);
-            scores[static_cast<std::size_t>(j)] = score + add;
-            if (std::isnan(score) || score + add > high) high = score + add;
-          }
-          double total = 0;
-          for (double& score : scores) {
-            score = score == kNone ? kNone : std::exp(score - high);
-            if (score != kNone) total += score;
-          }
-          for (std::int64_t c = 0; c < s.value_dim; ++c) {
-            double sum = 0;
-            for (std::int64_t j = 0; j < s.keys; ++j) {
-              const double weight = scores[static_cast<std::size_t>(j)];
-              if (weight == kNone) continue;
-              sum += weight * v[static_cast<std::size_t>((kv * s.keys + j) * s.value_dim + c)];
-            }
-            out.push_back(total == 0 ? 0 : sum / total);
-          }
-        }
-      }
-    }
-    return out;
-  }
-};
-
-void expect_near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (std::isnan(expected[i])) {
-      ASSERT_TRUE(std::isnan(got[i])) << "at " << i << ": " << got[i] << " for NaN";
-    } else {
-      ASSERT_NEAR(got[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << "at " << i;
-    }
-  }
-}
-
-struct Given {
-  Model model;
-  Tensor q, k, v;
-  AttentionOptions options;
-};
-
-Given random_case(std::mt19937& random, const AttentionShape& s, DType dtype, bool strided) {
-  Given g;
-  g.model.shape = s;
-  const auto tensor = [&](const Shape& shape) {
-    return strided ? testing::random_strided(test_device(), random, shape, dtype)
-                   : testing::dense(test_device(), random, shape, dtype);
-  };
-  const Strided q = tensor({s.batch, s.heads, s.queries, s.dim});
-  const Strided k = tensor({s.batch, s.kv_heads, s.keys, s.dim});
-  const Strided v = tensor({s.batch, s.kv_heads, s.keys, s.value_dim});
-  g.q = q.tensor;
-  g.k = k.tensor;
-  g.v = v.tensor;
-  g.model.q = q.values;
-  g.model.k = k.values;
-  g.model.v = v.values;
-  g.model.scale = 1 / std::sqrt(static_cast<double>(s.dim));
-  return g;
-}
-
-/// A mask of a random dtype that broadcasts over random axes.
-void add_mask(std::mt19937& random, Given& g) {
-  const Shape scores = g.model.shape.scores();
-  Shape shape = scores;
-  for (std::size_t i = 0; i < 4; ++i) shape[i] = random() % 3 == 0 ? 1 : scores[i];
-  std::vector<DType> kinds{DType::bool_, DType::f32};
-  if (test_device().features().f16) kinds.push_back(DType::f16);
-  const DType dtype = kinds[random() % kinds.size()];
-  const Strided mask = testing::random_strided(test_device(), random, shape, dtype);
-  Tensor given = mask.tensor;
-  std::vector<double> values = mask.values;
-  if (dtype == DType::f32 && random() % 2 == 0) {
-    std::vector<float> with(values.size());
-    for (std::size_t i = 0; i < with.size(); ++i) {
-      with[i] = random() % 3 == 0 ? -kInf : static_cast<float>(values[i]);
-      values[i] = with[i];
-    }
-    given = test_device().upload<float>(with, shape);
-  }
-  g.options.mask = given;
-  for (std::int64_t b = 0; b < scores[0]; ++b) {
-    for (std::int64_t h = 0; h < scores[1]; ++h) {
-      for (std::int64_t i = 0; i < scores[2]; ++i) {
-        for (std::int64_t j = 0; j < scores[3]; ++j) {
-          const std::int64_t at =
-              ((b % shape[0] * shape[1] + h % shape[1]) * shape[2] + i % shape[2]) * shape[3] + j % shape[3];
-          const double value = values[static_cast<std::size_t>(at)];
-          g.model.bias.push_back(dtype == DType::bool_ ? (value != 0 ? 0 : kNone) : value);
-        }
-      }
-    }
-  }
-}
-
-void add_lengths(std::mt19937& random, Given& g) {
-  const AttentionShape& s = g.model.shape;
-  std::vector<std::int32_t> lengths;
-  for (std::int64_t b = 0; b < s.batch; ++b) {
-    lengths.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(s.keys + 3)) - 1);
-    g.model.lengths.push_back(lengths.back());
-  }
-  g.options.lengths = test_device().upload<std::int32_t>(lengths, {s.batch});
-}
-
-void expect_model(const Given& g) {
-  const AttentionShape& s = g.model.shape;
-  const DType dtype = g.q.dtype();
-  const Tensor out = attention(g.q, g.k, g.v, g.options);
-  ASSERT_EQ(out.shape(), s.result());
-  ASSERT_EQ(out.dtype(), dtype);
-  expect_near(testing::to_doubles(out), g.model.run(), dtype == DType::f16 ? 4e-3 : 2e-5);
-}
+INSTANTIATE_TEST_SUITE_P(Kernels, Attention, ::testing::Values(AttentionTier::tile, AttentionTier::lane),
+                         [](const auto& p) { return std::string(to_string(p.param)); });
 
 /// What a random case is drawn from. Few kernels, as lavapipe takes a second for each: dtype and alignment go with the
 /// number of rows, which chooses the kernel.
@@ -250,8 +118,9 @@ TEST_P(Attention, FewQueriesManyKeysAreSharedOut) {
       g.options.causal = g.model.causal = queries == 3;
       if (queries == 8) add_mask(random, g);
       if (queries == 1) add_lengths(random, g);
-      ASSERT_GT(ops::plan_attention(GetParam() == KernelClass::cpu, false, test_device().limits(),
-                                    {1, 2, 1, 1, 5000, 24, 20}, DType::f32, false)
+      ASSERT_GT(ops::plan_attention(
+                    {GetParam() == AttentionTier::lane, false, test_device().limits(), test_device().features()},
+                    {1, 2, 1, 1, 5000, 24, 20}, DType::f32, 1)
                     .splits,
                 1U);
       SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) + " keys");

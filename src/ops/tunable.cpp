@@ -1,0 +1,45 @@
+#include "ops/tunable.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "ops/conv_tuning.h"
+#include "ops/matmul_tuning.h"
+#include "weft/error.h"
+#include "weft/random.h"
+
+namespace weft::ops {
+
+std::span<const Tunable* const> tunables() {
+  static const std::array<const Tunable*, 2> all{&matmul_tunable(), &conv_tunable()};
+  return all;
+}
+
+std::optional<std::vector<std::int64_t>> lengths_of(std::string_view text) {
+  std::vector<std::int64_t> lengths;
+  for (;;) {
+    std::int64_t& length = lengths.emplace_back();
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), length);
+    if (failure != std::errc() || length < 1 || length > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (text.empty()) return lengths;
+    if (text.front() != 'x') return std::nullopt;
+    text.remove_prefix(1);
+  }
+}
+
+Error bad_shape(std::string_view shape, const Tunable& tunable) {
+  return Error(ErrorCode::invalid_argument,
+               fmt::format("tune: '{}' is no shape of {}", shape.substr(0, 60), tunable.name),
+               fmt::format("write {}", tunable.syntax));
+}
+
+Tensor sample_operand(const Device& device, const Shape& shape, DType dtype) {
+  Random random{.seed = 1};
+  return random_uniform(device, shape, random, -1, 1, dtype);
+}
+
+}  // namespace weft::ops
