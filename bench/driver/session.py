@@ -231,7 +231,10 @@ class Session:
     def run_one_shots(self, results):
         wanted = re.compile(self.args.filter)
         shots = [s for s in programs.ONE_SHOTS if wanted.search(s.row)]
-        if not shots or self.out_of_time():
+        if not shots:
+            return
+        if self.out_of_time():
+            results.note("no time was left for whole processes")
             return
         for side in self.sides:
             entries = [Entry(s.row, s.who, side, None, s.program) for s in shots]
@@ -267,7 +270,10 @@ class Session:
 
     def run_in_blocks(self, results):
         """Rows eval/EXPRESSION: `weft eval` of a large file in blocks, beside the slowest of its parts (stream_eval.py)."""
-        if self.out_of_time() or not re.search(self.args.filter, "eval/"):
+        if not re.search(self.args.filter, "eval/"):
+            return
+        if self.out_of_time():
+            results.note("no time was left for weft eval in blocks")
             return
         size, seconds = ("192M", 15) if self.cpu else ("2G", 20)
         for side in self.sides:
@@ -299,7 +305,10 @@ class Session:
 
     def run_python_ops(self, results):
         """Rows python/NAME: one process that runs both in turns (peers/ort_ops.py), numpy arrays in and out."""
-        if self.out_of_time() or not re.search(self.args.filter, "python/"):
+        if not re.search(self.args.filter, "python/"):
+            return
+        if self.out_of_time():
+            results.note("no time was left for ops through Python")
             return
         how = programs.PEERS["onnxruntime"]
         for side in self.sides:
