@@ -182,7 +182,8 @@ std::optional<Tile> choose_attention_matrix(const Features& features, const Limi
   for (const std::uint32_t subgroups : {4U, 2U}) {
     if (with(subgroups, tile.lanes / 2, 32, true, false)) return tile;
   }
-  // A lane a row; only where that is one matrix of rows: of two, one case of the tests is wrong on the H200 (there too).
+  // A lane a row; only where that is one matrix of rows: of two, one case of the tests is wrong on the H200 (there
+  // too).
   for (const std::uint32_t subgroups : {4U, 2U, 1U}) {
     if (tile.lanes <= tile.m && with(subgroups, tile.lanes, 32, false, true)) return tile;
   }

@@ -107,8 +107,20 @@ std::string describe(const TuningPlan& stored) {
 }  // namespace
 
 TuningPlan to_tuning(const MatmulPlan& p) {
-  return {static_cast<std::uint32_t>(p.kind), p.tile_m,  p.tile_n,     p.threads, p.rows,   p.unroll,   p.quads,
-          p.lanes_n,                          p.splits,  p.sub_m,      p.sub_n,   p.unit.m, p.unit.n,   p.unit.k,
+  return {static_cast<std::uint32_t>(p.kind),
+          p.tile_m,
+          p.tile_n,
+          p.threads,
+          p.rows,
+          p.unroll,
+          p.quads,
+          p.lanes_n,
+          p.splits,
+          p.sub_m,
+          p.sub_n,
+          p.unit.m,
+          p.unit.n,
+          p.unit.k,
           p.unit.subgroup};
 }
 

@@ -32,7 +32,7 @@ constexpr double kHopeless = 3;    // times the best: given up after the first r
 constexpr double kWorthIt = 0.97;  // of the time of the plan that ships: less of a gain is noise
 constexpr std::size_t kLeastRounds = 3, kMostRounds = 7, kDuels = 9;
 constexpr std::size_t kLeastWins = 6;  // of the duels; three equal plans win a third of them each
-constexpr int kMostRuns = 16;  // of a sample, so that one batch holds them
+constexpr int kMostRuns = 16;          // of a sample, so that one batch holds them
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
