@@ -91,14 +91,14 @@ bool fits(const MatrixChoice& t, const MatrixUnit& unit, const Limits& limits) {
   if (plan.threads % (t.tile / 4) != 0 || plan.threads % (kMatrixSlab / 4) != 0) return false;
   // Whichever way the operands lie, a slab's padded rows take no more than this.
   const std::uint64_t slab = std::max(t.tile * (kMatrixSlab + kMatrixPad), kMatrixSlab * (t.tile + kMatrixPad)) * 2;
-  const std::uint64_t strips = std::uint64_t{4} * plan.threads / unit.subgroup * unit.m * (t.sub + kMatrixPad);
-  return plan.threads <= limits.max_workgroup_invocations && 2 * slab + strips <= limits.max_workgroup_storage;
+  const std::uint64_t results = std::uint64_t{4} * plan.threads / unit.subgroup * unit.m * (unit.n + 4);
+  return plan.threads <= limits.max_workgroup_invocations && 2 * slab + results <= limits.max_workgroup_storage;
 }
 
 MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
   if (p.n == 1) return vector_tile_plan(limits, p.a_transposed);
   for (const MatrixChoice& t : kMatrixTiles) {
-    if (std::min(p.m, p.n) < kLeastMatrix || !fits(t, p.unit, limits)) continue;
+    if (std::min(p.m, p.n) < kLeastMatrix || p.k < kMatrixSlab || !fits(t, p.unit, limits)) continue;
     const MatmulPlan plan = matrix_plan(t, p.unit);
     if (groups_of(plan, p) >= t.least_groups) return plan;
   }

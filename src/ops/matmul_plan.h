@@ -18,7 +18,7 @@ enum class DeviceClass : std::uint8_t {
 
 enum class MatmulKind : std::uint8_t {
   tile,          ///< gpu: a workgroup makes tile_m x tile_n of the result through workgroup memory
-  matrix,        ///< gpu: likewise, and its subgroups multiply by matrix units
+  matrix,        ///< gpu: likewise, and its subgroups multiply by matrix units; inner axes of kMatrixSlab or more
   block,         ///< cpu: a lane makes rows x (4 quads) of the result, alone
   panel,         ///< cpu: from operands repacked into panels, which the lanes of a subgroup read and pass on
   vector_tile,   ///< gpu: matrix times vector, a workgroup's lanes share the inner axis

@@ -137,7 +137,7 @@ MatmulPlan to_matmul(const TuningPlan& stored) {
 bool applies(const MatmulPlan& plan, const MatmulProblem& p, const MatmulPlan& own) {
   switch (plan.kind) {
     case MatmulKind::sum: return false;
-    case MatmulKind::matrix: return static_cast<bool>(p.unit);
+    case MatmulKind::matrix: return p.unit && p.k >= kMatrixSlab;
     case MatmulKind::vector_tile:
     case MatmulKind::vector_block: return p.n == 1 && (plan.rows == 1) == (own.rows == 1);
     default: return true;
