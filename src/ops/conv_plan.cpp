@@ -17,9 +17,10 @@ constexpr std::uint64_t kTileRows = 8;   // a group with fewer rows leaves too m
 
 constexpr std::uint64_t kPackedRows = 3, kPackedChannels = 3;  // fewer are not worth the new layout
 
-// Below so many workgroups a long sum is cut, into parts no shorter than these.
-constexpr std::uint64_t kGpuFill = 256, kGpuLeastPart = 128;
-constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 1024;
+// Below so many workgroups (few) a sum is cut until there are so many (fill), into parts no shorter than these. The
+// GPU's are what `weft tune` chose for ResNet-50's shapes on an H200.
+constexpr std::uint64_t kGpuFew = 256, kGpuFill = 768, kGpuLeastPart = 64;
+constexpr std::uint64_t kCpuFew = 8, kCpuFill = 8, kCpuLeastPart = 1024;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all. A block's loops take at most
 // two turns a product, a tile's nine for eight.
 constexpr std::uint64_t kLongestPart = 30000, kLongestTilePart = 50000;
@@ -103,7 +104,7 @@ ConvPlan choose_conv(bool cpu, const Limits& limits, const ConvProblem& p) {
   const std::uint64_t fill = cpu ? kCpuFill : kGpuFill;
   const std::uint64_t least_part = cpu ? kCpuLeastPart : kGpuLeastPart;
   const std::uint64_t groups = groups_of(plan, p);
-  if (groups < fill && p.inner >= 2 * least_part) {
+  if (groups < (cpu ? kCpuFew : kGpuFew) && p.inner >= 2 * least_part) {
     plan.splits = std::min(ceil_div(fill, groups), p.inner / least_part);
   }
   plan.splits = std::max(plan.splits, least_conv_splits(plan, p));
