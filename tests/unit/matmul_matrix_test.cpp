@@ -75,7 +75,8 @@ void check_random_products(const MatmulTuning& tuning, int rounds, unsigned seed
   constexpr std::int64_t kLengths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 36, 63, 64, 65, 96, 127, 129, 132};
   for (int round = 0; round < rounds; ++round) {
     const auto length = [&] { return kLengths[below(std::size(kLengths))]; };
-    const std::int64_t m = length() + 1, n = length() + 1, k = length() + (below(3) == 0 ? 0 : 31), batch = 1 + below(2);
+    const std::int64_t m = length() + 1, n = length() + 1, k = length() + (below(3) == 0 ? 0 : 31),
+                       batch = 1 + below(2);
     const std::int64_t gap = below(2) * 4;
     const Operand a(random, batch, m, k, below(2) == 1, gap), b(random, batch, k, n, below(2) == 1, gap);
     const DType out = below(2) == 1 ? f32 : f16;
