@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dense_strides.h"
 #include "expr/channel.h"
 #include "expr/joining.h"
 #include "ops/plan_as.h"
@@ -27,17 +28,6 @@ struct Range {
   std::int64_t begin = 0, end = 0;
   std::int64_t count() const noexcept { return end - begin; }
 };
-
-Strides dense_strides(const Shape& shape, bool fortran) {
-  if (!fortran) return contiguous_strides(shape);
-  Strides strides = shape;
-  std::int64_t step = 1;
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    strides[i] = step;
-    step *= std::max<std::int64_t>(shape[i], 1);
-  }
-  return strides;
-}
 
 std::size_t dense_bytes(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);

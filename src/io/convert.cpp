@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/dense_strides.h"
 #include "io/host_array.h"
 #include "io/memory.h"
 #include "weft/error.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/dense_strides.h"
 #include "io/malformed.h"
 
 namespace weft::io {
@@ -63,17 +64,6 @@ std::size_t data_size(const ArrayLayout& layout, std::string_view name) {
     }
   }
   return empty ? 0 : static_cast<std::size_t>(size);
-}
-
-Strides dense_strides(const Shape& shape, bool fortran_order) {
-  if (!fortran_order) return contiguous_strides(shape);
-  Strides strides = shape;
-  std::int64_t step = 1;
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    strides[i] = step;
-    step *= std::max<std::int64_t>(shape[i], 1);
-  }
-  return strides;
 }
 
 RawArray raw_array(const ArrayLayout& layout, const Memory& data, std::string_view name) {

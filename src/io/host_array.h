@@ -22,9 +22,6 @@ struct ArrayLayout {
 /// lengths other than 0 of an empty array count too, so strides never overflow.
 std::size_t data_size(const ArrayLayout& layout, std::string_view name);
 
-/// As numpy lays out a dense array; in elements.
-Strides dense_strides(const Shape& shape, bool fortran_order);
-
 /// An array as it lies in a file, not read yet.
 struct RawArray {
   ArrayLayout layout;

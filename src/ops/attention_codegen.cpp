@@ -87,18 +87,6 @@ fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {
   return text + "}\n";
 }
 
-std::string entry(std::uint32_t threads) {
-  return fmt::format(R"(
-@compute @workgroup_size({})
-fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
-  let group = id.x + id.y * 32768u;
-  if (group >= params.groups) {{ return; }}
-  let p = place(group);
-  let length = length_of(p.batch);
-)",
-                     threads);
-}
-
 /// `text` for each of 0 .. count - 1, with $R for the number.
 std::string each(std::uint32_t count, const std::string& text) {
   std::string out;
@@ -143,7 +131,7 @@ fn any_odd(v: vec4<f32>) -> bool {
 fn weight(e: f32, score: f32) -> f32 { return select(e, bitcast<f32>(params.minus_zero), is_unseen(score)); }
 fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bitcast<u32>(w) == 0x80000000u); }
 )";
-  text += entry(kThreads);
+  text += attention_entry(kThreads);
   text += fill(R"(
   let share = p.split * params.chunk;
   let x = t % 16u;
@@ -344,7 +332,7 @@ std::string lane_source(const AttentionSpec& s) {
     for (std::uint32_t i = 0; i < fours; ++i) out += fill(text, {{"$K", std::to_string(i)}});
     return each(rows, out);
   };
-  std::string text = head(s) + entry(kLanes);
+  std::string text = head(s) + attention_entry(kLanes);
   text += fill(R"(
   let part = $PART;
   let begin = part * params.chunk;
@@ -479,6 +467,18 @@ std::string lane_source(const AttentionSpec& s) {
 }
 
 }  // namespace
+
+std::string attention_entry(std::uint32_t threads) {
+  return fmt::format(R"(
+@compute @workgroup_size({})
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
+  let group = id.x + id.y * 32768u;
+  if (group >= params.groups) {{ return; }}
+  let p = place(group);
+  let length = length_of(p.batch);
+)",
+                     threads);
+}
 
 std::string attention_deliver(const AttentionSpec& s) {
   if (s.partial) {

@@ -319,15 +319,7 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
     if (tile.shared) break;
   }
 
-  text += fmt::format(R"(
-@compute @workgroup_size({})
-fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t: u32) {{
-  let group = id.x + id.y * 32768u;
-  if (group >= params.groups) {{ return; }}
-  let p = place(group);
-  let length = length_of(p.batch);
-)",
-                      threads);
+  text += attention_entry(threads);
   text += fill(R"(
   let share = p.split * params.chunk;
   let first_row = p.tile * $TILE;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/checked.h"
+
 namespace weft::ops {
 namespace {
 
@@ -30,10 +32,6 @@ constexpr std::uint64_t kMostRows = 8;
 constexpr std::uint64_t kRowFill = 1056, kRowsFill = 528, kRowLeastShare = 256;  // one row; more
 
 AttentionTuning forced;
-
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
-  return (a + b - 1) / b;
-}
 
 /// Bytes of workgroup memory; see tile_source.
 std::uint32_t tile_bytes(const TileChoice& c) {

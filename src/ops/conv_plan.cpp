@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
+
 namespace weft::ops {
 namespace {
 
@@ -24,10 +26,6 @@ constexpr std::uint64_t kCpuFew = 8, kCpuFill = 8, kCpuLeastPart = 1024;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all. A block's loops take at most
 // two turns a product, a tile's nine for eight.
 constexpr std::uint64_t kLongestPart = 30000, kLongestTilePart = 50000;
-
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
-  return (a + b - 1) / b;
-}
 
 ConvPlan tile_plan(const TileChoice& t) {
   ConvPlan plan;

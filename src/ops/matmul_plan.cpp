@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/checked.h"
+
 namespace weft::ops {
 namespace {
 
@@ -26,10 +28,6 @@ constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
 constexpr std::uint64_t kCpuLongLine = 1024, kCpuLines = 32, kCpuMostParts = 4096;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kCpuLongestPart = 32768;
-
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
-  return (a + b - 1) / b;
-}
 
 bool fits(const TileChoice& t, const Limits& limits) {
   return t.threads <= limits.max_workgroup_invocations &&
