@@ -10,8 +10,9 @@ namespace weft::webgpu {
 using Clock = std::chrono::steady_clock;
 
 /// Spin, then sleep: 64 rounds of spinning, then sleeps of 4, 8, 16, 32 and from then on 50 us, never past the deadline
-/// (requirements A34). The counter saturates. While one sleeps its thread's timers are exact: by default Linux lets a sleep of
-/// 4 us take 54, its "timer slack", which would more than double the time of a small read. One thread uses a Backoff.
+/// (requirements A34). The counter saturates. While one sleeps its thread's timers are exact: by default Linux lets a
+/// sleep of 4 us take 54, its "timer slack", which would more than double the time of a small read. One thread uses a
+/// Backoff.
 class Backoff {
  public:
   Backoff() = default;
