@@ -11,7 +11,7 @@ class PyProfiler {
  public:
   explicit PyProfiler(const Device& device) : profiler_(std::in_place, device) {}
   ~PyProfiler() {
-    if (forked()) new std::optional<Profiler>(std::move(profiler_));  // on purpose
+    if (forked()) new (std::nothrow) std::optional<Profiler>(std::move(profiler_));  // on purpose
   }
   PyProfiler(const PyProfiler&) = delete;
   PyProfiler& operator=(const PyProfiler&) = delete;
@@ -62,7 +62,7 @@ void bind_profile(nb::module_& m) {
   nb::class_<PyProfiler>(m, "_Profiler")
       .def("__init__",
            [](PyProfiler* self, const PyDevice& on) {
-             const Device device = on.get();
+             const Device& device = on.get();
              refuse_in_trace("weft.profile()");
              const ReleaseGil released;
              new (self) PyProfiler(device);
