@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dense_strides.h"
+#include "dispatch/state.h"
 #include "expr/channel.h"
 #include "expr/joining.h"
 #include "ops/plan_as.h"
@@ -28,6 +29,11 @@ struct Range {
   std::int64_t begin = 0, end = 0;
   std::int64_t count() const noexcept { return end - begin; }
 };
+
+/// A stage of a block, in profiles.
+dispatch::HostSpan stage(const BlockJob& job, std::string_view name, std::uint64_t bytes = 0) {
+  return {&job.device.state()->host_spans, "blocks", name, bytes};
+}
 
 std::size_t dense_bytes(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
@@ -57,6 +63,7 @@ class Reader {
 
   /// The next block. Throws what reading threw.
   std::unique_ptr<Slot> next() {
+    const auto span = stage(job_, "wait for the reader");
     std::optional<std::unique_ptr<Slot>> slot = full_.pop();
     if (!slot) std::rethrow_exception(error_);
     return std::move(*slot);
@@ -90,6 +97,7 @@ class Reader {
       slot.sizes[i] = dense_bytes(shape, job_.graph.dtype(id));
       if (slot.bytes[i].size() < slot.sizes[i]) slot.bytes[i].resize(slot.sizes[i]);
       if (slot.sizes[i] == 0) continue;
+      const auto span = stage(job_, "read the file", slot.sizes[i]);
       job_.read(job_.graph[id], axis, rows.begin * run, rows.end * run, std::span(slot.bytes[i]).first(slot.sizes[i]));
       job_.advance(slot.sizes[i]);
     }
@@ -118,6 +126,7 @@ class Writer {
 
   /// Waits while kAhead results are on their way. Throws what writing threw.
   void push(Readback bytes, const Range& elements) {
+    const auto span = stage(job_, "wait for the writer");
     if (!items_.push({std::move(bytes), elements})) std::rethrow_exception(error_);
   }
   /// Returns when all is written.
@@ -138,6 +147,7 @@ class Writer {
       while (std::optional<Item> item = items_.pop()) {
         if (abandon_) return;
         const std::span<const std::byte> bytes = item->bytes.view();
+        const auto span = stage(job_, "write the file", bytes.size());
         job_.write(*job_.blocks.result().axis, item->elements.begin, item->elements.end, bytes);
         job_.advance(bytes.size());
       }
@@ -287,6 +297,7 @@ class Run {
 
   void block(const BlockPass& pass, const Range& rows, std::unordered_map<OpId, Tensor>& tensors,
              std::unordered_map<OpId, Sum>& sums, const std::vector<std::vector<OpId>>& release) {
+    const auto span = stage(job_, "record");
     for (std::size_t at = 0; at < pass.steps.size(); ++at) {
       const Step& step = plan().steps[pass.steps[at]];
       if (job_.graph[step.result].kind == OpKind::input) continue;
@@ -350,6 +361,7 @@ class Run {
       break;
     }
     if (behind.size() <= kAhead) return;
+    const auto span = stage(job_, "wait for the device");
     behind.front().wait();
     behind.pop_front();
   }
