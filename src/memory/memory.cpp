@@ -48,7 +48,7 @@ Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::ui
       pool_(gpu_, pool_cap, std::move(on_destroy)),
       staging_(gpu_, staging_cap),
       reads_in_flight_(gpu_, staging_cap),
-      upload_ring_(gpu_, copy_threads_) {}
+      upload_ring_(gpu_, copy_threads_, upload_bytes_) {}
 
 void Memory::check_size(std::uint64_t size) const {
   const std::uint64_t limit = gpu_.limits().max_buffer_size;
@@ -87,6 +87,12 @@ Buffer Memory::alloc_mapped(std::uint64_t size, Usage usage) {
   check_size(size);
   gpu_.check_alive("upload");
   return make(size, usage, true);
+}
+
+std::unique_ptr<UploadStaging> Memory::make_upload_staging(std::uint64_t size) {
+  check_size(size);
+  gpu_.check_alive("upload");
+  return std::make_unique<UploadStaging>(gpu_, checked_align(size, 4, "upload: size"), upload_bytes_);
 }
 
 const std::shared_ptr<detail::BufferState>& Memory::check_owner(const Buffer& buffer, std::string_view what) const {
