@@ -118,6 +118,8 @@ TuningPlan to_tuning(const MatmulPlan& p) {
           p.splits,
           p.sub_m,
           p.sub_n,
+          p.slab,
+          p.vec,
           p.unit.m,
           p.unit.n,
           p.unit.k,
@@ -130,14 +132,15 @@ MatmulPlan to_matmul(const TuningPlan& stored) {
   p.kind = static_cast<MatmulKind>(v[0]);
   p.tile_m = v[1], p.tile_n = v[2], p.threads = v[3], p.rows = v[4], p.unroll = v[5], p.quads = v[6];
   p.lanes_n = v[7], p.splits = v[8], p.sub_m = v[9], p.sub_n = v[10];
-  p.unit = {v[11], v[12], v[13], v[14]};
+  p.slab = v[11], p.vec = v[12];
+  p.unit = {v[13], v[14], v[15], v[16]};
   return p;
 }
 
 bool applies(const MatmulPlan& plan, const MatmulProblem& p, const MatmulPlan& own) {
   switch (plan.kind) {
     case MatmulKind::sum: return false;
-    case MatmulKind::matrix: return p.unit && p.k >= kMatrixSlab;
+    case MatmulKind::matrix: return p.unit && p.k >= plan.slab;
     case MatmulKind::vector_tile:
     case MatmulKind::vector_block: return p.n == 1 && (plan.rows == 1) == (own.rows == 1);
     default: return true;
