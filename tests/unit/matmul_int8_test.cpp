@@ -229,6 +229,28 @@ TEST(MatmulInt8, ProductsAreExactInEveryTier) {
   }
 }
 
+// What bench/gemm_tiles tries beside the table's plans.
+TEST(MatmulInt8, VariationsOfPlansAreExact) {
+  const bool few = test_device().adapter().type == AdapterType::cpu;
+  for (const Int8MatmulOptions& signs : {Int8MatmulOptions{true, false}, {false, false}}) {
+    if (matrix_plans(signs).empty()) GTEST_SKIP() << "the device has no units for 8-bit integers";
+    SCOPED_TRACE(named(signs));
+    const MatmulPlan smallest = matrix_plans(signs).back();
+    std::vector<MatmulPlan> plans(4, smallest);
+    plans[0].vec = 1;
+    plans[1].slab *= 2;
+    plans[2].vec = 1, plans[2].slab /= 2;
+    plans[3].tile_n *= 2, plans[3].sub_n *= 2;
+    int ran = 0;
+    for (const MatmulPlan& plan : plans) {
+      if (!ops::matrix_fits(plan, u32, test_device().limits())) continue;
+      check_random_products({.device = DeviceClass::gpu, .plan = plan}, signs, few ? 2 : 40, 40 + plan.slab);
+      ++ran;
+    }
+    EXPECT_GE(ran, 2);
+  }
+}
+
 /// With every byte at the end of its range that makes sums large.
 Tensor all_of(std::uint32_t byte, std::int64_t rows, std::int64_t words) {
   return full(test_device(), {rows, words}, static_cast<double>(byte * 0x01010101u), u32);
