@@ -37,14 +37,13 @@ struct Candidate {
   std::string note{};
 };
 
-Candidate matrix(std::uint32_t subgroups, std::uint32_t rows, std::uint32_t keys, bool shared, bool ahead) {
+Candidate matrix(std::uint32_t subgroups, std::uint32_t keys, bool shared, bool ahead) {
   AttentionMatrixTile like;
   like.subgroups = subgroups;
-  like.rows = rows;
   like.keys = keys;
   like.shared = shared;
   like.ahead = ahead;
-  return {fmt::format("matrix {} subgroups of {} rows, {} keys{}{}", subgroups, rows, keys, shared ? ", shared" : "",
+  return {fmt::format("matrix {} subgroups, {} keys{}{}", subgroups, keys, shared ? ", shared" : "",
                       ahead ? ", ahead" : ""),
           {AttentionTier::matrix, like}};
 }
@@ -212,21 +211,16 @@ int main(int argc, char** argv) {
     Bench bench(options);
     std::vector<Candidate> candidates{
         {"tile (no matrices)", {AttentionTier::tile, {}}},
-        matrix(4, 32, 32, false, true),
-        matrix(4, 32, 32, true, true),
-        matrix(4, 32, 32, true, false),
-        matrix(2, 32, 64, true, true),
-        matrix(4, 16, 32, false, true),
-        matrix(4, 16, 32, true, true),
-        matrix(4, 16, 32, true, false),
-        matrix(8, 16, 32, false, true),
-        matrix(8, 16, 32, true, true),
-        matrix(6, 16, 32, true, true),
-        matrix(2, 16, 32, true, true),
-        matrix(4, 16, 64, true, true),
-        matrix(4, 16, 64, true, false),
-        matrix(2, 16, 64, true, true),
-        matrix(4, 8, 32, false, true),
+        matrix(4, 32, false, true),
+        matrix(4, 32, true, true),
+        matrix(4, 32, true, false),
+        matrix(8, 32, false, true),
+        matrix(8, 32, true, true),
+        matrix(6, 32, true, true),
+        matrix(2, 32, true, true),
+        matrix(4, 64, true, true),
+        matrix(4, 64, true, false),
+        matrix(2, 64, true, true),
     };
     const int rounds = options.small ? 1 : 5;
     bench.attention(std::move(candidates), rounds);

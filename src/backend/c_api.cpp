@@ -11,6 +11,7 @@
 #include "base/refuse.h"
 #include "weft/backend.h"
 #include "weft/error.h"
+#include "weft/shape.h"
 
 struct weft_backend {
   explicit weft_backend(const weft::DeviceOptions& options) : backend(options) {}
@@ -86,6 +87,10 @@ std::array<std::uint64_t, N> lengths(const std::uint64_t* values, const char* na
 
 std::span<const std::uint64_t> shape_of(const std::uint64_t* shape, std::size_t rank) {
   if (rank > 0) given(shape, "shape");
+  if (rank > weft::kMaxRank) {  // before as much is read
+    refuse(fmt::format("a rank of {}, over the {} that arrays may have", rank, weft::kMaxRank),
+           fmt::format("give a rank of at most {}", weft::kMaxRank));
+  }
   return {shape, rank};
 }
 
@@ -121,7 +126,10 @@ const char* weft_status_name(weft_status status) {
 }
 
 weft_status weft_device_count(size_t* count) {
-  return guarded([&] { given(count, "count") = ComputeBackend::available_devices().size(); });
+  return guarded([&] {
+    size_t& out = given(count, "count");
+    out = ComputeBackend::available_devices().size();
+  });
 }
 
 weft_status weft_device_name(size_t index, char* name, size_t size) {
@@ -183,7 +191,10 @@ weft_status weft_backend_recommended_tile(const weft_backend* backend, uint64_t 
 }
 
 weft_status weft_alloc(weft_backend* backend, size_t bytes, weft_handle* handle) {
-  return guarded([&] { given(handle, "handle") = backend_of(backend).alloc(bytes); });
+  return guarded([&] {
+    weft_handle& out = given(handle, "handle");  // before anything is made: C++ takes the right side of `=` first
+    out = backend_of(backend).alloc(bytes);
+  });
 }
 
 weft_status weft_free(weft_backend* backend, weft_handle handle) {
