@@ -52,7 +52,7 @@ Tensor bindable(const Tensor& x) {
 }
 
 /// grid: workgroups, or None for one thread an element: of `elements`, else of the first written array.
-void call(const PyKernel& self, const std::vector<std::string>& names, nb::handle arrays, const nb::bytes& params,
+void call(const PyKernel& self, const std::vector<std::string>& names, nb::handle arrays, nb::bytes params,
           nb::handle grid, std::optional<std::uint64_t> elements, const PyDevice& on) {
   const Kernel& kernel = self.get();
   std::vector<Tensor> tensors;
@@ -90,7 +90,7 @@ void call(const PyKernel& self, const std::vector<std::string>& names, nb::handl
     groups = Grid{lengths[0], lengths[1], lengths[2]};
   }
   const std::span<const std::byte> bytes{reinterpret_cast<const std::byte*>(params.data()), params.size()};
-  const Device& device = on.get();
+  const Device device = on.get();
   const ReleaseGil released;
   const Stream stream = device.stream();
   if (groups) {

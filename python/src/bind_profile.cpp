@@ -62,7 +62,7 @@ void bind_profile(nb::module_& m) {
   nb::class_<PyProfiler>(m, "_Profiler")
       .def("__init__",
            [](PyProfiler* self, const PyDevice& on) {
-             const Device& device = on.get();
+             const Device device = on.get();
              refuse_in_trace("weft.profile()");
              const ReleaseGil released;
              new (self) PyProfiler(device);
