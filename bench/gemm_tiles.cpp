@@ -7,11 +7,12 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "ops/matmul.h"
+#include "tiles.h"
 #include "weft/weft.h"
 
 namespace {
@@ -66,10 +67,10 @@ void compare(weft::Device& device, weft::DType dtype, std::int64_t m, std::int64
       if (round > 0) c.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     }
   }
-  for (Candidate& c : all) {
-    std::sort(c.seconds.begin(), c.seconds.end());
+  for (const Candidate& c : all) {
     fmt::print("{:8} {:5}x{:5}x{:5}  {:46} {:9.2f} TFLOP/s (best {:.2f})\n", to_string(dtype), m, k, n, c.name,
-               work / c.seconds[c.seconds.size() / 2] / 1e12, work / c.seconds.front() / 1e12);
+               work / weft::median(c.seconds) / 1e12,
+               work / *std::min_element(c.seconds.begin(), c.seconds.end()) / 1e12);
   }
   std::fflush(stdout);
 }
@@ -77,20 +78,12 @@ void compare(weft::Device& device, weft::DType dtype, std::int64_t m, std::int64
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool checked = false, small = false;
-  for (int i = 1; i < argc; ++i) {
-    checked = checked || std::strcmp(argv[i], "--checked") == 0;
-    small = small || std::strcmp(argv[i], "--short") == 0;
-  }
+  const weft::bench::TileOptions options = weft::bench::tile_options(argc, argv);
   try {
-    weft::DeviceOptions options;
-    options.library_kernels_only = !checked;
-    weft::Device device = weft::Device::open(options);
-    fmt::print("{}, {} {}{}\n", device.adapter().name, weft::implementation_name(), weft::implementation_version(),
-               checked ? "" : ", library kernels only");
+    weft::Device device = weft::bench::open_device(options.checked);
     for (weft::DType dtype : {weft::f32, weft::f16}) {
       if (dtype == weft::f16 && !device.features().f16) continue;
-      if (small) {
+      if (options.small) {
         compare(device, dtype, 96, 96, 96, 1);
         continue;
       }

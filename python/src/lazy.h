@@ -58,11 +58,13 @@ struct LazyNode {
 class ElementOperand {
  public:
   explicit ElementOperand(const Array& array) : array_(&array) {}
-  explicit ElementOperand(Scalar number) : number_(number) {}
+  explicit ElementOperand(Scalar number, bool huge = false) : number_(number), huge_(huge) {}
   explicit ElementOperand(Tensor tensor) : own_(std::move(tensor)) {}
 
   bool is_number() const noexcept { return number_.has_value(); }
   const Scalar& number() const { return *number_; }
+  /// A whole number of more than 64 bits, held as a float: not for arithmetic with integers.
+  bool is_huge() const noexcept { return huge_; }
   DType dtype() const noexcept { return array_ != nullptr ? array_->dtype() : own_->dtype(); }
   const Shape& shape() const noexcept { return array_ != nullptr ? array_->shape() : own_->shape(); }
   const Device& device() const { return array_ != nullptr ? array_->device() : own_->device(); }
@@ -74,6 +76,7 @@ class ElementOperand {
  private:
   const Array* array_ = nullptr;
   std::optional<Scalar> number_;
+  bool huge_ = false;
   std::optional<Tensor> own_;
 };
 

@@ -23,7 +23,11 @@ def get_item(x: Array, key) -> Array:
 
 
 def _item(item):
-    if item is None or item is Ellipsis or isinstance(item, (slice, Array)):
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, Array):
+        if item.dtype.kind == "f":
+            raise DTypeError(f"an index is an array of {item.dtype}", "use integers or bools")
         return item
     if isinstance(item, (bool, np.bool_)):
         raise InvalidArgument(f"{item} as an index", "use an array of bools, or None for a new axis")
@@ -63,7 +67,11 @@ def _by_mask(x: Array, items: list) -> Array:
         if isinstance(i, (Array, np.ndarray)) and i.dtype == np.bool_:
             mask = i.numpy() if isinstance(i, Array) else i
             if mask.ndim == 0:
-                raise InvalidArgument("a mask of no axes as an index", "give the mask the array's shape")
+                # numpy: a new axis, of length 1 or 0.
+                x = x[(slice(None),) * axis + (None,)]
+                out.append(np.zeros(int(mask), np.int64))
+                axis += 1
+                continue
             if mask.shape != x.shape[axis : axis + mask.ndim]:
                 raise OutOfRange(
                     f"a mask of shape {mask.shape} on axes of shape {x.shape[axis : axis + mask.ndim]}",
@@ -88,7 +96,7 @@ def _by_arrays(x: Array, items: list) -> Array:
     first = advanced[0]  # an axis of x, as each item now stands for one axis
     if len(advanced) == 1 and isinstance(items[first], Array):
         return _weft.take(x, items[first], first)
-    arrays = [np.asarray(items[k].numpy() if isinstance(items[k], Array) else items[k]) for k in advanced]
+    arrays = [_whole(items[k].numpy() if isinstance(items[k], Array) else items[k]) for k in advanced]
     lengths = [x.shape[k] for k in advanced]
     for index, length, k in zip(arrays, lengths, advanced):
         bad = (index < -length) | (index >= length)
@@ -113,6 +121,14 @@ def _by_arrays(x: Array, items: list) -> Array:
     moved = _weft.permute_dims(x, (*advanced, *rest))
     merged = _weft.reshape(moved, (_product(lengths), *(x.shape[k] for k in rest)))
     return _weft.take(merged, flat, 0)
+
+
+def _whole(index) -> np.ndarray:
+    """As int64, in which places are counted; what is past its end stays out of range."""
+    index = np.asarray(index)
+    if index.dtype == np.uint64:
+        index = np.minimum(index, np.uint64(2**63 - 1))
+    return index.astype(np.int64)
 
 
 def _product(lengths) -> int:

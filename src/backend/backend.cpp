@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "backend/narrow.h"
+#include "base/refuse.h"
 #include "memory/registry.h"
 #include "ops/matmul_plan.h"
 #include "weft/error.h"
@@ -20,10 +21,6 @@ namespace weft {
 namespace {
 
 using Handle = ComputeBackend::Handle;
-
-[[noreturn]] void refuse(const std::string& what, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, what, std::move(fix));
-}
 
 /// Products and sums of lengths as they come from outside: past 2^62 they can't be meant.
 std::uint64_t times(std::string_view op, std::uint64_t a, std::uint64_t b) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "base/refuse.h"
 #include "weft/backend.h"
 #include "weft/error.h"
 #include "weft/shape.h"
@@ -22,6 +23,7 @@ namespace {
 using weft::ComputeBackend;
 using weft::Error;
 using weft::ErrorCode;
+using weft::refuse;
 
 thread_local std::string last_error;
 
@@ -49,10 +51,6 @@ weft_status guarded(Work&& work) noexcept {
   } catch (...) {
     return fail(ErrorCode::internal, "an exception that is no std::exception. Fix: report this.");
   }
-}
-
-[[noreturn]] void refuse(const std::string& what, const std::string& fix) {
-  throw Error(ErrorCode::invalid_argument, what, fix);
 }
 
 template <class T>

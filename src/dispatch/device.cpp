@@ -241,7 +241,7 @@ Stats Device::stats() const {
   const memory::StagingStats staging = d.memory->staging().stats();
   s.staging_allocations = staging.allocations;
   s.staging_hits = staging.hits;
-  s.staging_bytes = staging.bytes + d.memory->upload_ring().bytes();
+  s.staging_bytes = staging.bytes + d.memory->upload_bytes();
   const dispatch::PipelineStats p = d.pipelines.stats();
   s.pipeline_hits = p.hits;
   s.pipeline_misses = p.misses;

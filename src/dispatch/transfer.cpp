@@ -434,7 +434,7 @@ MemoryReport Device::memory() const {
   r.retained_bytes = pool.retained_bytes;
   r.cap_bytes = m.pool().cap();
   r.peak_bytes = pool.peak_bytes;
-  r.staging_bytes = staging.bytes + m.upload_ring().bytes();
+  r.staging_bytes = staging.bytes + m.upload_bytes();
   r.staging_cap_bytes = m.staging().cap();
   r.in_flight_bytes = m.reads_in_flight().bytes();
   r.allocations = pool.allocations;

@@ -131,7 +131,7 @@ std::string TuningFile::to_text(const TuningChoices& choices) {
   for (const auto& [key, plan] : choices) {
     text += key + " =";
     for (std::uint32_t i = 0; i < plan.count; ++i) text += fmt::format(" {}", plan.values[i]);
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

@@ -146,7 +146,7 @@ Value apply_moment(Translator& t, const Function& f, const Arguments& args) {
   return c.reduction(
       fmt::format("{} {}", key_of(r), ddof), x, r,
       [=](const Device&, Operands x_) {
-        const VarOptions o{.axes = r.axes, .keepdims = r.keepdims, .ddof = ddof};
+        const VarOptions o{.axes = r.axes, .keepdims = r.keepdims, .ddof = static_cast<double>(ddof)};
         return root ? stddev(x_[0], o) : var(x_[0], o);
       },
       [&](Integers axes, DType to) { return variance_joining(std::move(axes), r.keepdims, ddof, root, to); });

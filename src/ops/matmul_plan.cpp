@@ -88,7 +88,8 @@ bool fits(const MatrixChoice& t, const MatrixUnit& unit, const Limits& limits) {
   if (t.tile * kMatrixSlab / 4 % plan.threads != 0) return false;
   if (plan.threads % (t.tile / 4) != 0 || plan.threads % (kMatrixSlab / 4) != 0) return false;
   // Whichever way the operands lie, a slab's padded rows take no more than this.
-  const std::uint64_t slab = std::max(t.tile * (kMatrixSlab + kMatrixPad), kMatrixSlab * (t.tile + kMatrixPad)) * 2;
+  const std::uint64_t slab =
+      std::uint64_t{2} * std::max(t.tile * (kMatrixSlab + kMatrixPad), kMatrixSlab * (t.tile + kMatrixPad));
   const std::uint64_t results = std::uint64_t{4} * plan.threads / unit.subgroup * unit.m * (unit.n + 4);
   return plan.threads <= limits.max_workgroup_invocations && 2 * slab + results <= limits.max_workgroup_storage;
 }

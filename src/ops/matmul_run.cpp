@@ -215,9 +215,11 @@ class Multiplier {
   }
 
   static Lie a_of(const Product& p) {
-    return p.int8 != Int8::none ? Lie{true, p.a.strides()[p.a.rank() - 2]} : *lie_of_a(p.a);
+    return p.int8 != Int8::none ? Lie{true, p.a.strides()[p.a.rank() - 2]} : lie_of_a(p.a).value();
   }
-  static Lie b_of(const Product& p) { return p.int8 != Int8::none ? Lie{true, p.b.strides().back()} : *lie_of_b(p.b); }
+  static Lie b_of(const Product& p) {
+    return p.int8 != Int8::none ? Lie{true, p.b.strides().back()} : lie_of_b(p.b).value();
+  }
 
   MatmulProblem problem_of(const Product& p) const {
     MatmulProblem problem;
