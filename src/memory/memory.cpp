@@ -50,6 +50,15 @@ Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::ui
       reads_in_flight_(gpu_, staging_cap),
       upload_ring_(gpu_, copy_threads_, upload_bytes_) {}
 
+void Memory::check_size(std::uint64_t size) const {
+  const std::uint64_t limit = gpu_.limits().max_buffer_size;
+  if (size > limit) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("a buffer of {} bytes is over the adapter's limit max_buffer_size of {}", size, limit),
+                "split it into several buffers");
+  }
+}
+
 void Memory::check_request(std::uint64_t size, Usage usage) const {
   constexpr auto kAll = static_cast<std::uint32_t>(kDefaultUsage | Usage::uniform | Usage::indirect);
   const auto bits = static_cast<std::uint32_t>(usage);
@@ -59,12 +68,7 @@ void Memory::check_request(std::uint64_t size, Usage usage) const {
                             bits == 0 ? "none at all" : "with bits that Usage does not name"),
                 "combine values of Usage with |");
   }
-  const std::uint64_t limit = gpu_.limits().max_buffer_size;
-  if (size > limit) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("a buffer of {} bytes is over the adapter's limit max_buffer_size of {}", size, limit),
-                "split it into several buffers");
-  }
+  check_size(size);
 }
 
 Buffer Memory::make(std::uint64_t size, Usage usage, bool mapped) {
