@@ -50,15 +50,6 @@ Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::ui
       reads_in_flight_(gpu_, staging_cap),
       upload_ring_(gpu_, copy_threads_, upload_bytes_) {}
 
-void Memory::check_size(std::uint64_t size) const {
-  const std::uint64_t limit = gpu_.limits().max_buffer_size;
-  if (size > limit) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("a buffer of {} bytes is over the adapter's limit max_buffer_size of {}", size, limit),
-                "split it into several buffers");
-  }
-}
-
 void Memory::check_request(std::uint64_t size, Usage usage) const {
   constexpr auto kAll = static_cast<std::uint32_t>(kDefaultUsage | Usage::uniform | Usage::indirect);
   const auto bits = static_cast<std::uint32_t>(usage);
@@ -68,7 +59,12 @@ void Memory::check_request(std::uint64_t size, Usage usage) const {
                             bits == 0 ? "none at all" : "with bits that Usage does not name"),
                 "combine values of Usage with |");
   }
-  check_size(size);
+  const std::uint64_t limit = gpu_.limits().max_buffer_size;
+  if (size > limit) {
+    throw Error(ErrorCode::out_of_range,
+                fmt::format("a buffer of {} bytes is over the adapter's limit max_buffer_size of {}", size, limit),
+                "split it into several buffers");
+  }
 }
 
 Buffer Memory::make(std::uint64_t size, Usage usage, bool mapped) {
@@ -102,7 +98,7 @@ Buffer Memory::alloc_mapped(std::uint64_t size, Usage usage) {
 }
 
 std::unique_ptr<UploadStaging> Memory::make_upload_staging(std::uint64_t size) {
-  check_size(size);
+  check_request(size, Usage::copy_src);  // what staging memory is to the caller
   gpu_.check_alive("upload");
   return std::make_unique<UploadStaging>(gpu_, checked_align(size, 4, "upload: size"), upload_bytes_);
 }
