@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "ops/attention_plan.h"
+#include "ops/attention_tuning.h"
 #include "ops/infer_attention.h"
 #include "ops/launch.h"
 #include "ops/result.h"
@@ -61,10 +62,13 @@ std::uint64_t all_rows(const AttentionShape& s) {
   return static_cast<std::uint64_t>(s.batch * s.heads * s.queries);
 }
 
+AttentionDevice kernels_of(const Device& device) {
+  return {cpu_kernels(device), is_cpu(device), device.limits(), device.features()};
+}
+
+/// By the rules.
 AttentionPlan plan_of(const Operands& a, std::uint32_t unit) {
-  const Device& device = a.q.device();
-  return plan_attention({cpu_kernels(device), is_cpu(device), device.limits(), device.features()}, a.shape, a.q.dtype(),
-                        unit);
+  return plan_attention(kernels_of(a.q.device()), a.shape, a.q.dtype(), unit);
 }
 
 /// Of the sums that a plan leaves for the merging kernel, each row filled up to whole fours.
@@ -97,7 +101,13 @@ void run_block(const AttentionOptions& options, const Operands& a) {
                          in_units_of(common, a.v, v.offset) && out.offset % 4 == 0)) {
     common = common == 8 ? 4 : 1;
   }
-  const AttentionPlan plan = plan_of(a, common);
+  AttentionPlan plan = plan_of(a, common);
+  // More shares than the rules' may need more memory than there is; how a call was cut goes by the rules.
+  if (const auto stored = stored_attention_plan(device, kernels_of(device), s, a.q.dtype(), common);
+      stored &&
+      partial_bytes(a, *stored) <= std::max(device.limits().max_storage_binding_size / 4, partial_bytes(a, plan))) {
+    plan = *stored;
+  }
 
   Params params{};
   params.queries = word(s.queries);
