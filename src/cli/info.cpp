@@ -37,6 +37,7 @@ nlohmann::json limits_json(const Limits& l) {
 /// As "f16>f32 16x16x16".
 std::vector<std::string> subgroup_matrices(const Features& f) {
   std::vector<std::string> out;
+  out.reserve(f.subgroup_matrices.size());
   for (const SubgroupMatrix& s : f.subgroup_matrices) {
     out.push_back(fmt::format("{}>{} {}x{}x{}", s.in, s.out, s.m, s.n, s.k));
   }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/refuse.h"
 #include "cli/app.h"
 #include "cli/arrays.h"
 #include "cli/common_options.h"
@@ -55,10 +56,6 @@ struct Job {
   std::uint64_t bytes = 0;
 };
 
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
-
 std::string read_source(const std::string& path) {
   std::error_code error;
   std::ifstream in(path, std::ios::binary);
@@ -77,6 +74,7 @@ const dispatch::ReflectedBinding* find_binding(const Job& job, const std::string
 
 void check_names(const Job& job, const std::string& source) {
   std::vector<std::string> declared;
+  declared.reserve(job.reflected.bindings.size());
   for (const auto& b : job.reflected.bindings) declared.push_back(b.info.name);
   const auto check_declared = [&](const std::string& name, const char* how) {
     if (find_binding(job, name) != nullptr) return;
@@ -204,6 +202,7 @@ struct Output {
 
 std::vector<Output> outputs_of(const Job& job) {
   std::vector<Output> out;
+  out.reserve(job.files.size());
   for (const auto& [name, path] : job.files) out.push_back({name, path});
   if (!out.empty()) return out;
   for (const OutputArray& a : job.arrays) out.push_back({a.name, ""});
@@ -250,6 +249,7 @@ void run_kernel(const RunOptions& options) {
     const Stopwatch watch(report.times.compute);
     progress.phase("computing");
     std::vector<NamedBinding> bindings;
+    bindings.reserve(tensors.size());
     for (const auto& [name, tensor] : tensors) bindings.push_back({name, BindingRange(tensor)});
     kernel(device->stream(), bindings, job->params, grid_of(*job, kernel, *device, tensors));
     device->synchronize();

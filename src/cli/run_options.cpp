@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "base/refuse.h"
 #include "cli/arrays.h"
 #include "dispatch/wgsl_module.h"
 #include "expr/names.h"
@@ -17,10 +18,6 @@
 
 namespace weft::cli {
 namespace {
-
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
 
 std::vector<std::string> split(std::string_view text, char at) {
   std::vector<std::string> out;
@@ -71,19 +68,20 @@ void append_number(std::vector<std::byte>& bytes, std::string_view scalar, std::
                    const ParamInfo& param) {
   const auto number = parse_number(text);
   const auto misfit = [&](std::string fix) {
-    refuse(fmt::format("--param {}: '{}' is no {}", param.name, text, scalar), std::move(fix));
+    return Error(ErrorCode::invalid_argument, fmt::format("--param {}: '{}' is no {}", param.name, text, scalar),
+                 std::move(fix));
   };
-  if (!number) misfit("give a number");
+  if (!number) throw misfit("give a number");
   const std::int64_t* integer = std::get_if<std::int64_t>(&number->value);
   const double real = std::visit([](auto v) { return static_cast<double>(v); }, number->value);
   if (scalar == "f32") return append(bytes, static_cast<float>(real));
   if (scalar == "f16") return append(bytes, float16(static_cast<float>(real)));
-  if (integer == nullptr) misfit("give a whole number");
+  if (integer == nullptr) throw misfit("give a whole number");
   if (scalar == "u32") {
-    if (!std::in_range<std::uint32_t>(*integer)) misfit("give a number from 0 to 4294967295");
+    if (!std::in_range<std::uint32_t>(*integer)) throw misfit("give a number from 0 to 4294967295");
     return append(bytes, static_cast<std::uint32_t>(*integer));
   }
-  if (!std::in_range<std::int32_t>(*integer)) misfit("give a number from -2147483648 to 2147483647");
+  if (!std::in_range<std::int32_t>(*integer)) throw misfit("give a number from -2147483648 to 2147483647");
   append(bytes, static_cast<std::int32_t>(*integer));
 }
 

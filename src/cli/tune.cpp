@@ -194,8 +194,9 @@ void add_tune(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "tune", "Measure which kernels this device runs fastest, and keep that for all programs that use Weft");
-  command->add_option("--ops", options->ops, "Tune these only: matmul, conv")->delimiter(',');
-  command->add_option("--dtypes", options->dtypes, "For these only: float32, float16")->delimiter(',');
+  command->add_option("--ops", options->ops, "Tune these only: matmul, matmul_int8, conv")->delimiter(',');
+  command->add_option("--dtypes", options->dtypes, "For these only: float32, float16, uint32 (matmul_int8)")
+      ->delimiter(',');
   command
       ->add_option(
           "--shapes", options->shapes,

@@ -157,6 +157,9 @@ Buffer Device::upload_bytes(std::span<const std::byte> bytes, Usage usage) {
 }
 
 Buffer Device::upload_with(std::size_t size, const std::function<void(std::span<std::byte>)>& fill, Usage usage) {
+  if (!fill) {
+    throw Error(ErrorCode::invalid_argument, "upload_with: the function is empty", "give one that writes the bytes");
+  }
   const dispatch::HostSpan span(&state_->host_spans, "upload", "upload", size);
   Buffer buffer = state_->memory->alloc_mapped(size, usage | Usage::copy_dst);
   webgpu::Gpu& gpu = state_->gpu;
@@ -430,7 +433,7 @@ MemoryReport Device::memory() const {
   r.retained_bytes = pool.retained_bytes;
   r.cap_bytes = m.pool().cap();
   r.peak_bytes = pool.peak_bytes;
-  r.staging_bytes = staging.bytes + m.upload_ring().bytes();
+  r.staging_bytes = staging.bytes + m.upload_bytes();
   r.staging_cap_bytes = m.staging().cap();
   r.in_flight_bytes = m.reads_in_flight().bytes();
   r.allocations = pool.allocations;

@@ -96,7 +96,7 @@ Error make_error(ErrorCode code, const Source& source, Place place, std::string_
   message += fmt::format("{}\n{}{}\n{}{}", title, kIndent, shown, kIndent, marks);
   // Ending in a line break, a message gets its fix on a line of its own.
   message += note.empty() ? "\n" : fmt::format(" {}", note);
-  return Error(code, std::move(message), std::move(fix));
+  return Error(code, message, std::move(fix));
 }
 
 std::string excerpt(std::string_view text) {

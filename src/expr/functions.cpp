@@ -153,6 +153,7 @@ std::optional<std::vector<std::int64_t>> rest_integers(Translator& t, const Argu
     return t.integers(args.rest[0], what);
   }
   std::vector<std::int64_t> out;
+  out.reserve(args.rest.size());
   for (const Value& v : args.rest) out.push_back(t.integer(v, what));
   return out;
 }

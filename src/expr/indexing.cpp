@@ -23,6 +23,7 @@ Value Translator::index(const Node& node) {
   const Index& index = node.as<Index>();
   const Value object = value(index.object);
   std::vector<Value> given;
+  given.reserve(index.items.size());
   for (NodeId id : index.items) given.push_back(value(id));
   call_span_ = node.span;
   if (object.is<Sequence>()) return index_sequence(object, given, node.span);

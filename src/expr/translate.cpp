@@ -690,6 +690,7 @@ Arguments Translator::bind(const Function& function, const Node& node, const std
         std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.name == keyword.name; });
     if (it == parameters.end()) {
       std::vector<std::string_view> names;
+      names.reserve(parameters.size());
       for (const Parameter& p : parameters) names.push_back(p.name);
       const auto near = nearest(keyword.name, names);
       fail(keyword.name_span, "unknown keyword", fmt::format("{} takes {}", function.name, list_of(parameters)),

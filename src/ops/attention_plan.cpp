@@ -92,7 +92,11 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
   const bool wanted = forced.tier ? *forced.tier == AttentionTier::matrix
                                   : kAttentionMatricesChosen && !device.cpu && rows >= kMatrixRows;
   if (dtype == DType::f16 && wanted) {
-    spec.matrix = choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim, forced.matrix);
+    const bool stand_in = forced.matrix && forced.stand_in != nullptr;
+    spec.matrix =
+        stand_in ? fit_attention_matrix(*forced.matrix, device.limits, shape.dim, shape.value_dim)
+                 : choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim, forced.matrix);
+    if (stand_in && spec.matrix) spec.stand_in = forced.stand_in;
   }
   const bool cpu = forced.tier ? *forced.tier == AttentionTier::lane : device.cpu;
   if (forced.tier ? *forced.tier == AttentionTier::row : !device.cpu) {
@@ -104,7 +108,7 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
   if (spec.matrix) {
     spec.tier = AttentionTier::matrix;
     spec.unit = unit == 8 ? 8 : 1;
-    spec.rolled = device.short_walks;
+    spec.rolled = device.short_walks && !forced.written_out;
   } else {
     spec = cpu ? lane_spec(rows, static_cast<std::uint64_t>(shape.keys), unit >= 4)
                : tile_spec(device.limits, rows, static_cast<std::uint64_t>(shape.value_dim));
@@ -148,7 +152,7 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
     case AttentionTier::lane:
       plan.tile_rows = plan.spec.rows * (shares ? 1 : kAttentionLanes);
       keys_at_once = attention_lane_keys(plan.spec.unit >= 4);
-      turns = ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + 2 * plan.spec.rows + 4;
+      turns = ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + std::uint64_t{2} * plan.spec.rows + 4;
       break;
     case AttentionTier::row:
       plan.tile_rows = plan.spec.rows;
@@ -161,8 +165,8 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
       turns = ceil_div(dim, 16) * 17 + 68 + 17;
       break;
     case AttentionTier::matrix: {
-      const AttentionMatrixTile& tile = *plan.spec.matrix;
-      plan.tile_rows = tile.subgroups * tile.rows;
+      const AttentionMatrixTile& tile = plan.spec.matrix.value();
+      plan.tile_rows = tile.subgroups * tile.m;
       columns = tile.columns;
       keys_at_once = tile.keys;
       turns = 1 + tile.keys;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ enum class AttentionTier : std::uint8_t {
 };
 std::string_view to_string(AttentionTier tier) noexcept;
 
+struct AttentionSpec;
+
+/// For tests: other text for kernels of the matrix tier, such as one that needs no subgroup matrices.
+struct AttentionStandIn {
+  std::string name;  ///< part of the kernel's key
+  std::function<std::string(const AttentionSpec& spec, std::string text)> make;
+};
+
 /// All that chooses a kernel's text; lengths, strides, mask, scale and the like are parameters.
 struct AttentionSpec {
   AttentionTier tier = AttentionTier::tile;
@@ -34,6 +43,7 @@ struct AttentionSpec {
   std::uint32_t key_lanes = 0, key_vectors = 0;  ///< row: lanes that share a key, and 16-byte reads of each
   bool checks_subgroups = false;                 ///< row: subgroups may be narrower than that
   std::optional<AttentionMatrixTile> matrix{};   ///< matrix
+  const AttentionStandIn* stand_in = nullptr;    ///< matrix; of force_attention
 };
 
 /// Whether the plan takes the matrix tier unasked: its tests pass on lavapipe and on the H200 (decision 011).
@@ -67,6 +77,9 @@ struct AttentionPlan {
 struct AttentionTuning {
   std::optional<AttentionTier> tier{};
   std::optional<AttentionMatrixTile> matrix{};  ///< see choose_attention_matrix
+  /// With a tile: that is taken with its own m, n, k and lanes, whatever the device has. Outlives its use.
+  const AttentionStandIn* stand_in = nullptr;
+  bool written_out = false;  ///< matrix: also on a CPU adapter
 };
 /// For the whole process, from the next op on. Not while another thread runs one.
 void force_attention(const AttentionTuning& tuning);

@@ -184,6 +184,7 @@ void backward_data(std::string_view op, const ConvGeometry& g, const Tensor& gra
   }
   const auto phases_of = [](const WindowAxis& a, std::int64_t count) {
     std::vector<Phase> all;
+    all.reserve(static_cast<std::size_t>(count));
     for (std::int64_t p = 0; p < count; ++p) all.push_back(phase_of(a, p));
     return all;
   };

@@ -143,7 +143,7 @@ void visit_layouts(const ElementProgram& copy, std::int32_t result, const Kernel
   }
 }
 
-/// Calls `build`, which refuses dtypes that the op is not defined for.
+/// Visits what `build` makes of a program.
 template <class Build>
 void visit_defined(Build&& build, const KernelVisitor& visit) {
   ElementProgram program;
@@ -151,6 +151,7 @@ void visit_defined(Build&& build, const KernelVisitor& visit) {
   try {
     result = build(program);
   } catch (const Error&) {
+    // The op is not defined for these dtypes.
   }
   if (result) visit_program(program, *result, visit);
 }

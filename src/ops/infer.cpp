@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "base/refuse.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -95,10 +96,6 @@ std::string_view to_string(ReduceOp op) noexcept {
 
 namespace ops {
 namespace {
-
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
 
 [[noreturn]] void refuse_dtype(std::string_view op, DType dtype, std::string fix) {
   refuse(fmt::format("{} is not defined for {}", op, to_string(dtype)), std::move(fix));

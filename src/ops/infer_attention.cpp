@@ -9,8 +9,8 @@
 namespace weft::ops {
 namespace {
 
-[[noreturn]] void refuse(std::string what, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, "attention: " + std::move(what), std::move(fix));
+[[noreturn]] void refuse(const std::string& what, std::string fix) {
+  throw Error(ErrorCode::invalid_argument, "attention: " + what, std::move(fix));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/refuse.h"
 #include "weft/error.h"
 
 namespace weft::ops {
@@ -12,10 +13,6 @@ namespace {
 
 /// Kernels count places in 32 bits, some of them below 0.
 constexpr std::int64_t kMost = 0x7fffffff;
-
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
 
 std::string list(const std::vector<std::int64_t>& values) {
   return fmt::format("({})", fmt::join(values, ", "));

@@ -380,7 +380,7 @@ void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisito
 }
 
 Tensor run_rows(const RowOp& op, const Tensor& x, std::span<const std::size_t> axes) {
-  Device device = x.device();
+  const Device& device = x.device();
   Tensor out = new_result(device, x.shape(), x.dtype() == DType::f16 ? DType::f16 : DType::f32);
   if (x.size() == 0) return out;
   const std::vector<std::size_t> kept_axes = other_axes(x.rank(), axes);

@@ -14,7 +14,7 @@
 namespace weft::ops {
 
 std::span<const Tunable* const> tunables() {
-  static const std::array<const Tunable*, 2> all{&matmul_tunable(), &conv_tunable()};
+  static const std::array<const Tunable*, 3> all{&matmul_tunable(), &matmul_int8_tunable(), &conv_tunable()};
   return all;
 }
 

@@ -135,7 +135,7 @@ def start_long(box, stderr=subprocess.PIPE):
 
 def wait_for_blocks(box):
     """Until the temporary file has some."""
-    for _ in range(600):
+    for _ in range(2400):
         if any(f.endswith(".tmp") for f in os.listdir(box)):
             time.sleep(0.5)
             return

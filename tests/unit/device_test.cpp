@@ -13,6 +13,7 @@
 
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
+#include "webgpu/gpu.h"
 
 namespace weft::testing {
 namespace {
@@ -57,6 +58,42 @@ TEST(Device, AdapterByIndexAndName) {
     expect_error(error_of([&] { Device::open(o); }), ErrorCode::invalid_argument,
                  {"'" + wish + "'", adapters[0].name, "WEFT_ADAPTER"});
   }
+}
+
+// D41, C2: the wish for power counts; among equals the larger binding; index and name choose whatever the class.
+TEST(Device, D41_WhichAdapterIsChosen) {
+  const auto candidate = [](std::size_t index, const char* name, AdapterType type, std::uint64_t binding) {
+    webgpu::Candidate c;
+    c.info.index = index;
+    c.info.name = name;
+    c.info.type = type;
+    c.info.limits.max_storage_binding_size = binding;
+    return c;
+  };
+  std::vector<webgpu::Candidate> all;
+  all.push_back(candidate(0, "llvmpipe", AdapterType::cpu, 1 << 30));
+  all.push_back(candidate(1, "Built In 7", AdapterType::integrated, 1 << 20));
+  all.push_back(candidate(2, "Card small", AdapterType::discrete, 1 << 20));
+  all.push_back(candidate(3, "Card large", AdapterType::discrete, 1 << 21));
+  all.push_back(candidate(4, "Virtual", AdapterType::virtual_gpu, 1 << 21));
+  const auto chosen = [&](const std::string& wish, PowerPreference power = PowerPreference::high_performance) {
+    DeviceOptions o;
+    o.adapter = wish;
+    o.power = power;
+    return webgpu::select_adapter(all, o);
+  };
+  EXPECT_EQ(chosen(""), 3u);
+  EXPECT_EQ(chosen("", PowerPreference::low_power), 1u);
+  EXPECT_EQ(chosen("2"), 2u);
+  EXPECT_EQ(chosen("0", PowerPreference::low_power), 0u);
+  EXPECT_EQ(chosen("built in"), 1u);
+  EXPECT_EQ(chosen("CARD"), 2u);  // the first that matches
+  expect_error(error_of([&] { chosen("5"); }), ErrorCode::invalid_argument, {"'5'", "Card large", "below 5"});
+  EXPECT_LT(error_of([&] { chosen(std::string(100'000, 'x')); }).message().size(), 1000u);
+  all.resize(2);
+  EXPECT_EQ(chosen(""), 1u);
+  all.resize(1);
+  EXPECT_EQ(chosen(""), 0u);  // D42: a CPU device is one
 }
 
 // The variable counts where the options are silent.
