@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "expr/names.h"
 #include "expr/scalar.h"
@@ -382,6 +383,31 @@ Value Translator::unary(weft::UnaryOp op, const Value& x, Place place) {
   return {place.span, at(place, title, [&] { return TensorRef{graph_.unary(op, operand_id)}; })};
 }
 
+std::optional<TensorRef> Translator::compared_past_range(weft::BinaryOp op, const Value& a, const Value& b) {
+  const bool on_left = a.is<Scalar>();
+  const Scalar* number = on_left ? a.get_if<Scalar>() : b.get_if<Scalar>();
+  const std::int64_t* integer = number == nullptr ? nullptr : std::get_if<std::int64_t>(&number->value);
+  if (integer == nullptr) return std::nullopt;
+  const OpId x = tensor(on_left ? b : a);
+  const DType dtype = graph_.dtype(x);
+  if (weft::is_float(dtype)) return std::nullopt;
+  const bool unsigned_ = dtype == DType::u32;
+  if (unsigned_ ? std::in_range<std::uint32_t>(*integer) : std::in_range<std::int32_t>(*integer)) return std::nullopt;
+  // Against 0 in the place of every element: the number lies beyond all of them.
+  const Scalar element = std::int64_t{0};
+  switch (op) {
+    case weft::BinaryOp::equal:
+    case weft::BinaryOp::not_equal:
+    case weft::BinaryOp::less:
+    case weft::BinaryOp::less_equal:
+    case weft::BinaryOp::greater:
+    case weft::BinaryOp::greater_equal: break;
+    default: return std::nullopt;
+  }
+  const Scalar result = on_left ? fold(op, *number, element) : fold(op, element, *number);
+  return TensorRef{graph_.full(graph_.shape(x), result, DType::bool_)};
+}
+
 Value Translator::binary(weft::BinaryOp op, const Value& a, const Value& b, Place place) {
   const std::string title = fmt::format("can't compute {}", weft::to_string(op));
   const Scalar* left = a.get_if<Scalar>();
@@ -395,6 +421,7 @@ Value Translator::binary(weft::BinaryOp op, const Value& a, const Value& b, Plac
     both.items.insert(both.items.end(), more.begin(), more.end());
     return {place.span, std::move(both)};
   }
+  if (auto known = compared_past_range(op, a, b)) return {place.span, std::move(*known)};
   const auto [m, n] = operands(a, b);
   if (!do_broadcast(graph_.shape(m), graph_.shape(n))) shapes_differ(m, n, a, b, place);
   return {place.span, at(place, title, [&, &m = m, &n = n] {

@@ -97,6 +97,8 @@ class Translator {
   /// Numbers beside a tensor take the dtype that the two meet in.
   OpId operand(const Value& value, DType beside);
   std::pair<OpId, OpId> operands(const Value& a, const Value& b);
+  /// A comparison of integers with a number that their dtype lacks, which is the same for all of them; none otherwise.
+  std::optional<TensorRef> compared_past_range(weft::BinaryOp op, const Value& a, const Value& b);
   [[noreturn]] void shapes_differ(OpId a, OpId b, const Value& left, const Value& right, Place place) const;
   std::string_view name_of(const Value& value) const;
   std::string file_of(const Value& value) const;
