@@ -274,7 +274,7 @@ void run_bench(const BenchOptions& options) {
       if (!r.beside.empty()) row["share"] = share(rows, r);
       out["rows"].push_back(std::move(row));
     }
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return;
   }
   fmt::print("{}, {}, {} {}\n", device.adapter().name, device.adapter().driver, implementation_name(),

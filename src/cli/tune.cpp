@@ -145,7 +145,7 @@ void measure(const Options& options) {
     out["runs"].push_back(std::move(run));
   }
   if (options.json) {
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
   } else if (options.dry_run) {
     fmt::print("Only measured; nothing was kept.\n");
   }
@@ -169,7 +169,7 @@ void list(const Options& options) {
     fmt::print("{} stored choice{} for {}, {}\n", choices.size(), choices.size() == 1 ? "" : "s", device.adapter().name,
                device.adapter().driver);
   }
-  if (options.json) fmt::print("{}\n", out.dump());
+  if (options.json) fmt::print("{}\n", json_text(out));
 }
 
 void run_tune(const Options& options) {
