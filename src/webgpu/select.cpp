@@ -72,7 +72,8 @@ std::size_t select_adapter(const std::vector<Candidate>& candidates, const Devic
         if (lower(candidates[i].info.name).find(lower(wish)) != std::string::npos) return i;
       }
     }
-    throw Error(ErrorCode::invalid_argument, fmt::format("no adapter matches '{}' among {}", wish, listing(candidates)),
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("no adapter matches '{}'; the adapters are {}", wish, listing(candidates)),
                 fmt::format("use an index below {} or part of a name, in WEFT_ADAPTER or --device", candidates.size()));
   }
   const auto better = [&](const Candidate& a, const Candidate& b) {
