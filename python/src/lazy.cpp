@@ -216,8 +216,28 @@ LazyNode::~LazyNode() {
   if (newest == this) newest = before;
 }
 
+namespace {
+
+/// Operands that were recorded since the node was made are tensors of their own now, and may be too many together.
+void cut(LazyNode& node) {
+  for (Measure{node}; !fits(node); Measure{node}) {
+    LazyNode* largest = nullptr;
+    for (const LazyInput& input : node.inputs) {
+      LazyNode* inner = pending_in(input);
+      if (inner == nullptr) continue;
+      Measure{*inner};
+      if (largest == nullptr || inner->tensors > largest->tensors) largest = inner;
+    }
+    if (largest == nullptr) return;  // one operation alone always fits
+    force(*largest);
+  }
+}
+
+}  // namespace
+
 const Tensor& force(LazyNode& node) {
   if (node.value) return *node.value;
+  cut(node);
   // The expression is read under the interpreter's lock; another thread may record it too, and the first one counts.
   Tensor made = Builder().run(node);
   if (!node.value) {
@@ -360,11 +380,10 @@ Array element_binary(BinaryOp op, const ElementOperand& a, const ElementOperand&
     const ElementOperand& number = a.is_number() ? a : b;
     const ElementOperand& other = a.is_number() ? b : a;
     if (ops::is_comparison(op)) {
-      const auto fitting =
-          ops::comparison_beside(other.dtype(), a.is_number() ? ops::swapped(op) : op, number.number());
-      if (fitting.number.value != number.number().value || a.is_number()) {
-        return element_binary(fitting.op, other, ElementOperand(fitting.number));
-      }
+      const BinaryOp code = a.is_number() ? ops::swapped(op) : op;
+      const auto fitting = ops::comparison_beside(other.dtype(), code, number.number());
+      if (fitting) return element_binary(fitting->op, other, ElementOperand(fitting->number));
+      if (a.is_number()) return element_binary(code, other, number);
     } else if (number.is_huge() && !is_float(other.dtype())) {
       throw Error(ErrorCode::out_of_range, "a number of more than 64 bits beside an array of integers",
                   "use a smaller number, or a float");

@@ -338,7 +338,7 @@ def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
 
 
 def _truth(x) -> Array:
-    x = _asarray(x)
+    x = _asarray(bool(x) if type(x) in (int, float) else x)
     return x if x.dtype == _convert.BOOL else _weft._astype(x, _convert.BOOL)
 
 

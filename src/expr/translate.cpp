@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "expr/names.h"
 #include "expr/scalar.h"
@@ -400,8 +401,8 @@ Value Translator::binary(weft::BinaryOp op, const Value& a, const Value& b, Plac
     const Scalar& number = left != nullptr ? *left : *right;
     const auto fitting =
         ops::comparison_beside(graph_.dtype(tensor(other)), left != nullptr ? ops::swapped(op) : op, number);
-    if (fitting.number.value != number.value) {
-      return binary(fitting.op, other, {left != nullptr ? a.span : b.span, fitting.number}, place);
+    if (fitting) {
+      return binary(fitting->op, other, {left != nullptr ? a.span : b.span, fitting->number}, place);
     }
   }
   const auto [m, n] = operands(a, b);

@@ -98,7 +98,7 @@ Buffer Memory::alloc_mapped(std::uint64_t size, Usage usage) {
 }
 
 std::unique_ptr<UploadStaging> Memory::make_upload_staging(std::uint64_t size) {
-  check_request(size, kDefaultUsage);
+  check_request(size, Usage::copy_src);  // what staging memory is to the caller
   gpu_.check_alive("upload");
   return std::make_unique<UploadStaging>(gpu_, checked_align(size, 4, "upload: size"), upload_bytes_);
 }

@@ -181,16 +181,16 @@ BinaryOp swapped(BinaryOp comparison) noexcept {
   }
 }
 
-Comparison comparison_beside(DType x, BinaryOp op, const Scalar& number) {
+std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& number) {
   const auto* whole = std::get_if<std::int64_t>(&number.value);
-  if (whole == nullptr || is_float(x)) return {op, number};
+  if (whole == nullptr || is_float(x)) return std::nullopt;
   const auto [low, high] = integer_range(x == DType::bool_ ? DType::i32 : x);
-  if (*whole >= low && *whole <= high) return {op, number};
+  if (*whole >= low && *whole <= high) return std::nullopt;
   const bool above = *whole > high;
   const bool holds = op == BinaryOp::not_equal || (above ? op == BinaryOp::less || op == BinaryOp::less_equal
                                                          : op == BinaryOp::greater || op == BinaryOp::greater_equal);
-  if (above) return {holds ? BinaryOp::less_equal : BinaryOp::greater, high};
-  return {holds ? BinaryOp::greater_equal : BinaryOp::less, low};
+  if (above) return Comparison{holds ? BinaryOp::less_equal : BinaryOp::greater, high};
+  return Comparison{holds ? BinaryOp::greater_equal : BinaryOp::less, low};
 }
 
 OpTypes unary_types(UnaryOp op, DType x) {

@@ -28,8 +28,9 @@ struct Comparison {
   BinaryOp op;
   Scalar number;
 };
-/// x op number, of a tensor of dtype x, as one whose number fits: x < 2^40 holds for every i32, as x <= 2^31 - 1 does.
-Comparison comparison_beside(DType x, BinaryOp op, const Scalar& number);
+/// Of x op number, with a tensor of dtype x that can't hold the number: one with the same answer that fits. x < 2^40
+/// holds for every i32, as x <= 2^31 - 1 does. Nothing where the number fits.
+std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& number);
 
 /// What a unary op computes in and what it gives.
 struct OpTypes {

@@ -48,8 +48,9 @@ Tensor binary(BinaryOp op, const Tensor& a, Scalar b) {
     return run(a.device(), program, program.unary(UnaryOp::square, left));
   }
   if (ops::is_comparison(op)) {
-    const ops::Comparison c = ops::comparison_beside(a.dtype(), op, b);
-    return run(a.device(), program, program.binary(c.op, left, scalar_beside(program, c.number, a.dtype())));
+    const auto fitting = ops::comparison_beside(a.dtype(), op, b);
+    const auto [code, number] = fitting.value_or(ops::Comparison{op, b});
+    return run(a.device(), program, program.binary(code, left, scalar_beside(program, number, a.dtype())));
   }
   return run(a.device(), program, program.binary(op, left, scalar_beside(program, b, a.dtype())));
 }
