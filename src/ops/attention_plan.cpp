@@ -283,7 +283,9 @@ std::vector<AttentionChoice> attention_choices(const AttentionDevice& device, co
     base({AttentionTier::row, 0, 0, false, 0});
     for (const TileChoice& c : kTiles) {
       const bool wide = c.columns > 64 && shape.value_dim <= 64;
-      if (!wide && (c.rows == 1 || rows > 4 * c.rows)) base({AttentionTier::tile, c.rows, c.columns, false, 0});
+      if (!wide && (c.rows == 1 || rows > std::uint64_t{4} * c.rows)) {
+        base({AttentionTier::tile, c.rows, c.columns, false, 0});
+      }
     }
   }
   std::vector<AttentionPlan> seen{own};
@@ -297,7 +299,7 @@ std::vector<AttentionChoice> attention_choices(const AttentionDevice& device, co
       choice.splits = wanted;
       if (wanted > 1 && static_cast<std::uint64_t>(shape.keys) / wanted < kLeastTried) continue;
       const std::optional<AttentionPlan> plan = plan_attention(device, shape, dtype, unit, choice);
-      if (plan->groups > kMostGroups) continue;
+      if (!plan || plan->groups > kMostGroups) continue;
       const auto same = [&](const AttentionPlan& p) {
         return attention_key(p.spec) == attention_key(plan->spec) && p.chunk == plan->chunk;
       };
