@@ -266,7 +266,7 @@ std::string matmul_matrix_source(const MatmulSpec& s) {
   if (b.sums) {
     sum += " + vec4i(";
     for (int j = 0; j < 4; ++j) sum += fmt::format("{}line_total(tile_column + {}u)", j == 0 ? "" : ", ", j);
-    sum += ")";
+    sum += ')';
   }
   text += fmt::format(
       "store(p, p.tile_m * {}u + tile_row, p.tile_n * {}u + tile_column, {});\n}}\nworkgroupBarrier();\n}}\n}}\n",

@@ -209,8 +209,8 @@ bool matrix_fits(const MatmulPlan& p, DType dtype, const Limits& limits) {
     storage += std::uint64_t{tile} * (p.slab * bytes + kMatrixPadBytes);
     if (dtype == DType::u32) continue;  // whose inner axis is always what lies side by side
     if (p.threads % (tile / 4) != 0) return false;
-    const std::uint64_t along = tile * (p.slab * bytes + kMatrixPadBytes);
-    const std::uint64_t across = p.slab * (tile * bytes + kMatrixPadBytes);
+    const std::uint64_t along = std::uint64_t{tile} * (p.slab * bytes + kMatrixPadBytes);
+    const std::uint64_t across = std::uint64_t{p.slab} * (tile * bytes + kMatrixPadBytes);
     storage += std::max(along, across) - along;
   }
   return p.threads <= limits.max_workgroup_invocations && storage <= limits.max_workgroup_storage;
