@@ -19,7 +19,7 @@ class Tensor {
  public:
   Tensor() = default;
   /// A view of `buffer`. Throws Error{out_of_range} when an element would lie outside it.
-  Tensor(Device device, Buffer buffer, Shape shape, Strides strides, std::int64_t offset, DType dtype);
+  Tensor(const Device& device, Buffer buffer, Shape shape, Strides strides, std::int64_t offset, DType dtype);
 
   explicit operator bool() const noexcept { return static_cast<bool>(buffer_); }
   const Device& device() const;

@@ -22,8 +22,8 @@ void check_dtype(const Device& device, DType dtype) {
 
 }  // namespace
 
-Tensor::Tensor(Device device, Buffer buffer, Shape shape, Strides strides, std::int64_t offset, DType dtype)
-    : device_(std::move(device)),
+Tensor::Tensor(const Device& device, Buffer buffer, Shape shape, Strides strides, std::int64_t offset, DType dtype)
+    : device_(device),
       buffer_(std::move(buffer)),
       shape_(shape),
       strides_(strides),
