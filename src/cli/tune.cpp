@@ -194,7 +194,7 @@ void add_tune(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "tune", "Measure which kernels this device runs fastest, and keep that for all programs that use Weft");
-  command->add_option("--ops", options->ops, "Tune these only: matmul, conv, attention, rows (softmax, norms), reduce")
+  command->add_option("--ops", options->ops, "Tune these only: matmul, attention, rows (softmax, norms), reduce, conv")
       ->delimiter(',');
   command->add_option("--dtypes", options->dtypes, "For these only: float32, float16")->delimiter(',');
   command

@@ -17,8 +17,9 @@
 namespace weft::ops {
 
 std::span<const Tunable* const> tunables() {
-  static const std::array<const Tunable*, 5> all{&matmul_tunable(), &conv_tunable(), &attention_tunable(),
-                                                 &rows_tunable(), &reduce_tunable()};
+  // Convolutions last: they have the most plans, and a short budget should reach every op.
+  static const std::array<const Tunable*, 5> all{&matmul_tunable(), &attention_tunable(), &rows_tunable(),
+                                                 &reduce_tunable(), &conv_tunable()};
   return all;
 }
 
