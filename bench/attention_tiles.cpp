@@ -10,20 +10,22 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "ops/attention_plan.h"
 #include "ops/rows.h"
+#include "tiles.h"
 #include "weft/weft.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using weft::median;
 using weft::ops::AttentionMatrixTile;
 using weft::ops::AttentionTier;
 using weft::ops::AttentionTuning;
@@ -34,12 +36,6 @@ struct Candidate {
   std::vector<double> plain{}, causal{};  ///< seconds a call
   std::string note{};
 };
-
-double median(std::vector<double> v) {
-  if (v.empty()) return std::nan("");
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 Candidate matrix(std::uint32_t subgroups, std::uint32_t keys, bool shared, bool ahead) {
   AttentionMatrixTile like;
@@ -54,22 +50,14 @@ Candidate matrix(std::uint32_t subgroups, std::uint32_t keys, bool shared, bool 
 
 class Bench {
  public:
-  Bench(bool checked, bool small) : small_(small), device_(open(checked)) {
-    fmt::print("{} ({}), {} {}, {}\n", device_.adapter().name, device_.adapter().driver, weft::implementation_name(),
-               weft::implementation_version(), checked ? "bounds checks on" : "library kernels only");
+  explicit Bench(const weft::bench::TileOptions& options)
+      : small_(options.small), device_(weft::bench::open_device(options.checked)) {
     for (const weft::SubgroupMatrix& s : device_.features().subgroup_matrices) {
       fmt::print("  {}>{} {}x{}x{}\n", s.in, s.out, s.m, s.n, s.k);
     }
     fmt::print("  subgroups of {} to {}, {} bytes of workgroup memory\n", device_.features().subgroup_min_size,
                device_.features().subgroup_max_size, device_.limits().max_workgroup_storage);
     weft::ops::force_kernel_class(weft::ops::KernelClass::gpu);
-  }
-
-  static weft::Device open(bool checked) {
-    weft::DeviceOptions options;
-    options.library_kernels_only = !checked;
-    options.wait_timeout = std::chrono::minutes(10);  // CPU adapters compile long texts at their first dispatch
-    return weft::Device::open(options);
   }
 
   weft::Tensor normal(const weft::Shape& shape) {
@@ -218,13 +206,9 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool checked = false, small = false;
-  for (int i = 1; i < argc; ++i) {
-    checked = checked || std::strcmp(argv[i], "--checked") == 0;
-    small = small || std::strcmp(argv[i], "--short") == 0;
-  }
+  const weft::bench::TileOptions options = weft::bench::tile_options(argc, argv);
   try {
-    Bench bench(checked, small);
+    Bench bench(options);
     std::vector<Candidate> candidates{
         {"tile (no matrices)", {AttentionTier::tile, {}}},
         matrix(4, 32, false, true),
@@ -238,8 +222,8 @@ int main(int argc, char** argv) {
         matrix(4, 64, true, false),
         matrix(2, 64, true, true),
     };
-    bench.attention(std::move(candidates), small ? 1 : 5);
-    const int rounds = small ? 1 : 5;
+    const int rounds = options.small ? 1 : 5;
+    bench.attention(std::move(candidates), rounds);
     bench.decode(weft::f16, 32, 32, 32768, rounds);
     bench.decode(weft::f16, 32, 8, 32768, rounds);
     bench.decode(weft::f16, 32, 4, 32768, rounds);

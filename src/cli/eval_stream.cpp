@@ -44,8 +44,9 @@ StreamDecision::StreamDecision(const Expression& expression, const Device& devic
                       need.largest_tensor > device.limits().max_storage_binding_size;
   if (!better) return;
   make_plan();
-  if (plan_->refusal && (options.always || too_large)) throw *plan_->refusal;
-  streams_ = !plan_->refusal;
+  const std::optional<Error>& refusal = plan().refusal;
+  if (refusal && (options.always || too_large)) throw *refusal;
+  streams_ = !refusal;
 }
 
 bool StreamDecision::falls_back() {
@@ -53,7 +54,7 @@ bool StreamDecision::falls_back() {
   memory_ = std::min(memory_, device_.stats().peak_bytes / 2);
   plan_.reset();
   make_plan();
-  return !plan_->refusal;
+  return !plan().refusal;
 }
 
 void StreamDecision::make_plan() {

@@ -91,7 +91,11 @@ StreamScope::StreamScope(Stream stream) : stream_(std::move(stream)), outer_(std
   }
 }
 StreamScope::~StreamScope() {
-  innermost_scope = outer_;
+  for (StreamScope** link = &innermost_scope; *link != nullptr; link = &(*link)->outer_) {
+    if (*link != this) continue;
+    *link = outer_;
+    return;
+  }
 }
 
 StreamScope* StreamScope::of(const detail::DeviceState& device) noexcept {
@@ -237,7 +241,7 @@ Stats Device::stats() const {
   const memory::StagingStats staging = d.memory->staging().stats();
   s.staging_allocations = staging.allocations;
   s.staging_hits = staging.hits;
-  s.staging_bytes = staging.bytes + d.memory->upload_ring().bytes();
+  s.staging_bytes = staging.bytes + d.memory->upload_bytes();
   const dispatch::PipelineStats p = d.pipelines.stats();
   s.pipeline_hits = p.hits;
   s.pipeline_misses = p.misses;

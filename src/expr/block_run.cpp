@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <exception>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/dense_strides.h"
+#include "dispatch/state.h"
+#include "dispatch/upload_slot.h"
 #include "expr/channel.h"
 #include "expr/joining.h"
 #include "ops/plan_as.h"
@@ -20,8 +22,11 @@
 namespace weft::expr {
 namespace {
 
-/// Blocks that are on their way between two of the stages.
-constexpr std::size_t kAhead = 2;
+/// Blocks of the inputs that are on the host: one is being read, one waits to be sent, one is on its way to the device.
+/// Also what bounds the device's work in flight, since staging memory comes back with the copy out of it.
+constexpr std::size_t kInputSlots = 3;
+/// Blocks of the result that wait for the thread that writes, beside the one that it has.
+constexpr std::size_t kResultsAhead = 2;
 
 /// Rows [begin, end).
 struct Range {
@@ -29,22 +34,27 @@ struct Range {
   std::int64_t count() const noexcept { return end - begin; }
 };
 
+/// A stage of a block, in profiles.
+dispatch::HostSpan stage(const BlockJob& job, std::string_view name, std::uint64_t bytes = 0) {
+  return {&job.device.state()->host_spans, "blocks", name, bytes};
+}
+
 std::size_t dense_bytes(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
 }
 
-/// Reads the inputs' blocks ahead, on a thread of its own, into a few pieces of memory that go round.
+/// Reads the inputs' blocks ahead, on a thread of its own, straight into a few pieces of staging memory that go round.
 class Reader {
  public:
-  struct Slot {
-    Range rows;
-    std::vector<std::vector<std::byte>> bytes;  ///< by input
-    std::vector<std::size_t> sizes;             ///< what of it is in use
-  };
+  using Slot = std::vector<dispatch::UploadSlot>;  ///< by input
 
   Reader(const BlockJob& job, const BlockPass& pass, const std::vector<Range>& ranges)
-      : job_(job), pass_(pass), ranges_(ranges), empty_(kAhead), full_(kAhead) {
-    for (std::size_t i = 0; i < kAhead; ++i) empty_.push(std::make_unique<Slot>());
+      : job_(job), pass_(pass), ranges_(ranges), empty_(kInputSlots), full_(kInputSlots) {
+    for (std::size_t i = 0; i < kInputSlots; ++i) {
+      Slot slot;
+      for (std::size_t k = 0; k < pass.inputs.size(); ++k) slot.emplace_back(job.device);
+      empty_.push(std::move(slot));
+    }
     thread_ = std::thread([this] { run(); });
   }
   ~Reader() {
@@ -55,21 +65,22 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  /// The next block. Throws what reading threw.
-  std::unique_ptr<Slot> next() {
-    std::optional<std::unique_ptr<Slot>> slot = full_.pop();
+  /// The next block, to be sent. Throws what reading threw.
+  Slot next() {
+    const auto span = stage(job_, "wait for the reader");
+    std::optional<Slot> slot = full_.pop();
     if (!slot) std::rethrow_exception(error_);
     return std::move(*slot);
   }
-  void give_back(std::unique_ptr<Slot> slot) { empty_.push(std::move(slot)); }
+  void give_back(Slot slot) { empty_.push(std::move(slot)); }
 
  private:
   void run() noexcept {
     try {
       for (const Range& rows : ranges_) {
-        std::optional<std::unique_ptr<Slot>> slot = empty_.pop();
+        std::optional<Slot> slot = empty_.pop();
         if (!slot) return;
-        fill(**slot, rows);
+        for (std::size_t i = 0; i < pass_.inputs.size(); ++i) read(pass_.inputs[i], rows, (*slot)[i]);
         if (!full_.push(std::move(*slot))) return;
       }
     } catch (...) {
@@ -78,27 +89,25 @@ class Reader {
     }
   }
 
-  void fill(Slot& slot, const Range& rows) {
-    slot.rows = rows;
-    slot.bytes.resize(pass_.inputs.size());
-    slot.sizes.resize(pass_.inputs.size());
-    for (std::size_t i = 0; i < pass_.inputs.size(); ++i) {
-      const OpId id = pass_.inputs[i];
-      const std::size_t axis = job_.blocks.inputs.at(id);
-      const std::int64_t run = job_.graph.shape(id)[axis] / job_.blocks.rows;
-      const Shape shape = block_shape(job_.graph, job_.blocks, id, rows.count());
-      slot.sizes[i] = dense_bytes(shape, job_.graph.dtype(id));
-      if (slot.bytes[i].size() < slot.sizes[i]) slot.bytes[i].resize(slot.sizes[i]);
-      if (slot.sizes[i] == 0) continue;
-      job_.read(job_.graph[id], axis, rows.begin * run, rows.end * run, std::span(slot.bytes[i]).first(slot.sizes[i]));
-      job_.advance(slot.sizes[i]);
+  void read(OpId id, const Range& rows, dispatch::UploadSlot& to) {
+    const std::size_t axis = job_.blocks.inputs.at(id);
+    const std::int64_t run = job_.graph.shape(id)[axis] / job_.blocks.rows;
+    const std::size_t size = dense_bytes(block_shape(job_.graph, job_.blocks, id, rows.count()), job_.graph.dtype(id));
+    std::span<std::byte> bytes;
+    {
+      const auto span = stage(job_, "wait for the device");
+      bytes = to.bytes(size);
     }
+    if (size == 0) return;
+    const auto span = stage(job_, "read the file", size);
+    job_.read(job_.graph[id], axis, rows.begin * run, rows.end * run, bytes);
+    job_.advance(size);
   }
 
   const BlockJob& job_;
   const BlockPass& pass_;
   const std::vector<Range>& ranges_;
-  Channel<std::unique_ptr<Slot>> empty_, full_;
+  Channel<Slot> empty_, full_;
   std::exception_ptr error_;  // written before full_ closes, read after
   std::thread thread_;
 };
@@ -106,7 +115,7 @@ class Reader {
 /// Waits for results to arrive and hands them on, on a thread of its own.
 class Writer {
  public:
-  explicit Writer(const BlockJob& job) : job_(job), items_(kAhead), thread_([this] { run(); }) {}
+  explicit Writer(const BlockJob& job) : job_(job), items_(kResultsAhead), thread_([this] { run(); }) {}
   ~Writer() {
     if (!thread_.joinable()) return;
     abandon_ = true;
@@ -116,8 +125,9 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// Waits while kAhead results are on their way. Throws what writing threw.
+  /// Waits while kResultsAhead results are on their way. Throws what writing threw.
   void push(Readback bytes, const Range& elements) {
+    const auto span = stage(job_, "wait for the writer");
     if (!items_.push({std::move(bytes), elements})) std::rethrow_exception(error_);
   }
   /// Returns when all is written.
@@ -138,7 +148,8 @@ class Writer {
       while (std::optional<Item> item = items_.pop()) {
         if (abandon_) return;
         const std::span<const std::byte> bytes = item->bytes.view();
-        job_.write(*job_.blocks.result().axis, item->elements.begin, item->elements.end, bytes);
+        const auto span = stage(job_, "write the file", bytes.size());
+        job_.write(job_.blocks.result().axis.value(), item->elements.begin, item->elements.end, bytes);
         job_.advance(bytes.size());
       }
     } catch (...) {
@@ -228,26 +239,24 @@ class Run {
       if (!place(id).combined) continue;
       Sum& sum = sums[id];
       sum.id = id;
-      sum.joining = joining_of(job_.graph, job_.graph[id], *place(id).operands[0]);
+      sum.joining = joining_of(job_.graph, job_.graph[id], place(id).operands[0].value());
       sum.parts = std::make_unique<Joiner>(sum.joining);
     }
     const std::vector<std::vector<OpId>> release = releases(pass, writes);
     Reader reader(job_, pass, ranges_);
     std::optional<Writer> writer;
     if (writes) writer.emplace(job_);
-    std::deque<Readback> behind;  // tells when a block that is not written is done
     for (const Range& rows : ranges_) {
-      std::unique_ptr<Reader::Slot> slot = reader.next();
+      Reader::Slot slot = reader.next();
       std::unordered_map<OpId, Tensor> tensors;
-      for (std::size_t i = 0; i < pass.inputs.size(); ++i) {
-        tensors[pass.inputs[i]] = upload(pass.inputs[i], std::span(slot->bytes[i]).first(slot->sizes[i]), rows);
-      }
+      for (std::size_t i = 0; i < pass.inputs.size(); ++i)
+        tensors[pass.inputs[i]] = send(pass.inputs[i], slot[i], rows);
       reader.give_back(std::move(slot));
       block(pass, rows, tensors, sums, release);
       if (writes) {
         write(*writer, tensors.at(plan().result), rows);
       } else {
-        keep_behind(behind, sums);
+        device_.stream().submit();
       }
     }
     if (writer) writer->finish();
@@ -263,10 +272,10 @@ class Run {
     return plan().steps[*it];
   }
 
-  Tensor upload(OpId id, std::span<const std::byte> bytes, const Range& rows) {
+  Tensor send(OpId id, dispatch::UploadSlot& slot, const Range& rows) {
     const Operation& op = job_.graph[id];
     const Shape shape = block_shape(job_.graph, job_.blocks, id, rows.count());
-    return Tensor(device_, device_.upload_bytes(bytes), shape, dense_strides(shape, job_.is_fortran(op)), 0, op.dtype);
+    return Tensor(device_, slot.send(), shape, dense_strides(shape, job_.is_fortran(op)), 0, op.dtype);
   }
 
   /// By step of the pass: block tensors that no later step of it reads.
@@ -287,6 +296,7 @@ class Run {
 
   void block(const BlockPass& pass, const Range& rows, std::unordered_map<OpId, Tensor>& tensors,
              std::unordered_map<OpId, Sum>& sums, const std::vector<std::vector<OpId>>& release) {
+    const auto span = stage(job_, "record");
     for (std::size_t at = 0; at < pass.steps.size(); ++at) {
       const Step& step = plan().steps[pass.steps[at]];
       if (job_.graph[step.result].kind == OpKind::input) continue;
@@ -320,8 +330,9 @@ class Run {
   void join(Sum& sum, const Step& step, const Range& rows, const std::function<Tensor(OpId)>& operand) {
     const Operation& op = job_.graph[step.result];
     std::vector<Tensor> operands;
+    operands.reserve(op.operands.size());
     for (OpId id : op.operands) operands.push_back(operand(id));
-    const std::size_t axis = *place(step.result).operands[0];
+    const std::size_t axis = place(step.result).operands[0].value();
     const std::int64_t run = job_.graph.shape(op.operands[0])[axis] / job_.blocks.rows;
     if (rows.begin == 0 && sum.joining.prepare) sum.origin = sum.joining.prepare(operands);
     Part part;
@@ -333,25 +344,11 @@ class Run {
   }
 
   void write(Writer& writer, const Tensor& result, const Range& rows) {
-    const std::size_t axis = *job_.blocks.result().axis;
+    const std::size_t axis = job_.blocks.result().axis.value();
     const std::int64_t run = job_.graph.shape(plan().result)[axis] / job_.blocks.rows;
     const Tensor dense = contiguous(result);
     const std::size_t begin = static_cast<std::size_t>(dense.offset()) * size_of(dense.dtype());
     writer.push(device_.read_async(dense.buffer(), begin, dense.nbytes()), {rows.begin * run, rows.end * run});
-  }
-
-  /// Lets the device fall behind the reader by no more than a few blocks: what is uploaded waits in memory.
-  void keep_behind(std::deque<Readback>& behind, const std::unordered_map<OpId, Sum>& sums) {
-    for (const auto& [id, sum] : sums) {
-      const Tensor last = sum.parts->last();
-      if (last.nbytes() == 0) continue;
-      behind.push_back(device_.read_async(
-          last.buffer(), static_cast<std::size_t>(last.offset()) * size_of(last.dtype()), size_of(last.dtype())));
-      break;
-    }
-    if (behind.size() <= kAhead) return;
-    behind.front().wait();
-    behind.pop_front();
   }
 
   const BlockJob& job_;

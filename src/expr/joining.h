@@ -50,8 +50,6 @@ class Joiner {
   void add(Part part);
   /// At least one part was added.
   Tensor finish();
-  /// A tensor that is there once all parts so far are.
-  const Tensor& last() const { return levels_.back().part.values.back(); }
 
  private:
   struct Level {

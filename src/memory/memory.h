@@ -1,6 +1,7 @@
 // The memory of one device: its buffers' owner identity, pools and range checks.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "memory/reads_in_flight.h"
 #include "memory/staging_pool.h"
 #include "memory/upload_ring.h"
+#include "memory/upload_staging.h"
 #include "webgpu/gpu.h"
 #include "weft/buffer.h"
 
@@ -58,6 +60,10 @@ class Memory : public std::enable_shared_from_this<Memory> {
   StagingPool& staging() noexcept { return staging_; }
   ReadsInFlight& reads_in_flight() noexcept { return reads_in_flight_; }
   UploadRing& upload_ring() noexcept { return upload_ring_; }
+  /// Host memory for uploads of up to `size` bytes each. It must not outlive this object. Throws as alloc does.
+  std::unique_ptr<UploadStaging> make_upload_staging(std::uint64_t size);
+  /// Bytes of host memory that uploads hold.
+  std::uint64_t upload_bytes() const noexcept { return upload_bytes_.load(std::memory_order_relaxed); }
   CopyThreads& copy_threads() noexcept { return copy_threads_; }
 
   /// `size` 0 allowed. Throws as Device::alloc says.
@@ -72,7 +78,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
 
  private:
   Buffer make(std::uint64_t size, Usage usage, bool mapped);
-  void check_size(std::uint64_t size) const;
+  /// What the implementation would not survive, or call a lack of memory.
+  void check_request(std::uint64_t size, Usage usage) const;
 
   const std::shared_ptr<webgpu::Gpu> gpu_owner_;
   webgpu::Gpu& gpu_;
@@ -81,6 +88,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   StagingPool staging_;
   ReadsInFlight reads_in_flight_;
   CopyThreads copy_threads_;
+  std::atomic<std::uint64_t> upload_bytes_{0};
   UploadRing upload_ring_;
 };
 

@@ -4,11 +4,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "memory/copy_threads.h"
+#include "memory/upload_staging.h"
 #include "webgpu/gpu.h"
 
 namespace weft::memory {
@@ -20,7 +21,9 @@ class UploadRing {
   static constexpr std::size_t kSlots = 4;
   static constexpr std::uint64_t kPiece = std::uint64_t{16} << 20;
 
-  UploadRing(webgpu::Gpu& gpu, CopyThreads& threads) : gpu_(gpu), threads_(threads) {}
+  /// `counted` gets the bytes of staging memory held.
+  UploadRing(webgpu::Gpu& gpu, CopyThreads& threads, std::atomic<std::uint64_t>& counted)
+      : gpu_(gpu), threads_(threads), counted_(counted) {}
 
   /// Copies `bytes` (whole words) to `to` at `offset`. Returns when the last byte is out of `bytes`; the device may
   /// still be copying. Work submitted before happens before, work submitted after happens after. Throws
@@ -28,25 +31,15 @@ class UploadRing {
   /// been written.
   void upload(WGPUBuffer to, std::uint64_t offset, std::span<const std::byte> bytes,
               webgpu::Clock::time_point deadline);
-  /// Bytes of staging memory held. Does not wait for a running upload.
-  std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   /// Releases the staging buffers, unless an upload is running.
   void trim();
 
  private:
-  struct Slot {
-    webgpu::BufferHandle buffer;
-    std::shared_ptr<webgpu::Gpu::MapState> map;  ///< null: mapped since creation
-  };
-
-  void clear(Slot& slot) noexcept;
-  std::span<std::byte> writable(Slot& slot, webgpu::Clock::time_point deadline);
-
   webgpu::Gpu& gpu_;
   CopyThreads& threads_;
+  std::atomic<std::uint64_t>& counted_;
   std::mutex mutex_;
-  std::atomic<std::uint64_t> bytes_{0};
-  std::array<Slot, kSlots> slots_;
+  std::array<std::optional<UploadStaging>, kSlots> slots_;
   std::size_t next_ = 0;
 };
 

@@ -226,11 +226,6 @@ void run_parts(const AttentionOptions& options, const Operands& a) {
   run(length / 2, length - length / 2);
 }
 
-void check_number(std::string_view name, double value, bool good, std::string_view fix) {
-  if (good) return;
-  throw Error(ErrorCode::invalid_argument, fmt::format("attention: {} is {}", name, value), std::string(fix));
-}
-
 }  // namespace
 }  // namespace ops
 
@@ -245,9 +240,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   if (options.mask) ops::check_attention_mask(a.shape, options.mask.shape(), options.mask.dtype());
   if (options.lengths) ops::check_attention_lengths(a.shape, options.lengths.shape(), options.lengths.dtype());
   const double scale = options.scale.value_or(1);
-  ops::check_number("scale", scale, std::isfinite(scale), "give a finite number, or none for 1 / sqrt(dim)");
-  ops::check_number("softcap", options.softcap, std::isfinite(options.softcap) && options.softcap >= 0,
-                    "give a finite number over 0, or 0 for none");
+  ops::check_attention_numbers(scale, options.softcap);
   const std::uint64_t rows =
       checked_mul(static_cast<std::uint64_t>(a.shape.heads), static_cast<std::uint64_t>(a.shape.queries), ops::kName);
   if (rows > (1 << 30) || a.shape.keys > (1 << 30)) {

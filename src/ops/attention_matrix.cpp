@@ -208,7 +208,7 @@ std::string attention_matrix_key(const Tile& t) {
 /// stands until a score is over it by so much that weights would be too large for f16, and only then O goes through
 /// workgroup memory to be scaled. Weights are 2^(score - maximum + 6) at first: f16 has no smaller numbers than 2^-24.
 std::string attention_matrix_source(const AttentionSpec& spec) {
-  const Tile& tile = *spec.matrix;
+  const Tile& tile = spec.matrix.value();
   const Types types(tile);
   const std::uint32_t threads = tile.subgroups * tile.lanes;
   const std::uint32_t tile_rows = tile.subgroups * tile.m;

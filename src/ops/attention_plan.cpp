@@ -157,7 +157,7 @@ AttentionPlan plan_by(const AttentionDevice& device, const AttentionShape& shape
     case AttentionTier::lane:
       plan.tile_rows = plan.spec.rows * (shares ? 1 : kAttentionLanes);
       keys_at_once = attention_lane_keys(plan.spec.unit >= 4);
-      turns = ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + 2 * plan.spec.rows + 4;
+      turns = ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + std::uint64_t{2} * plan.spec.rows + 4;
       break;
     case AttentionTier::row:
       plan.tile_rows = plan.spec.rows;
@@ -170,7 +170,7 @@ AttentionPlan plan_by(const AttentionDevice& device, const AttentionShape& shape
       turns = ceil_div(dim, 16) * 17 + 68 + 17;
       break;
     case AttentionTier::matrix: {
-      const AttentionMatrixTile& tile = *plan.spec.matrix;
+      const AttentionMatrixTile& tile = plan.spec.matrix.value();
       plan.tile_rows = tile.subgroups * tile.m;
       columns = tile.columns;
       keys_at_once = tile.keys;

@@ -839,7 +839,7 @@ void force_group_shape(std::size_t index) noexcept {
 
 Tensor run_reduction(Reduction r, const Tensor& x, std::span<const std::size_t> axes, const Shape& shape, DType dtype,
                      float number) {
-  Device device = x.device();
+  const Device& device = x.device();
   if (x.size() == 0 && element_count(shape) > 0) return full(device, shape, of_nothing(r), dtype);
   Tensor out = new_result(device, shape, dtype);
   if (out.size() == 0) return out;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "ops/infer_norm.h"
 #include "ops/result.h"
 #include "ops/rows_hold.h"
 #include "ops/rows_plan.h"
@@ -326,17 +327,7 @@ Tensor row_operand(std::string_view op, std::string_view name, const Tensor& giv
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} is {}, not a float", op, name, to_string(given.dtype())), "cast it to float32");
   }
-  bool fits = given.rank() <= normalized.rank();
-  for (std::size_t i = 0; fits && i < given.rank(); ++i) {
-    const std::int64_t length = given.shape()[given.rank() - 1 - i];
-    fits = length == 1 || length == normalized[normalized.rank() - 1 - i];
-  }
-  if (!fits) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} of shape {} does not broadcast to the normalised axes {}", op, name,
-                            to_string(given.shape()), to_string(normalized)),
-                fmt::format("give it shape {}", to_string(normalized)));
-  }
+  check_row_operand(op, name, given.shape(), normalized);
   return contiguous(cast(broadcast_to(given, normalized), DType::f32));
 }
 
@@ -394,7 +385,7 @@ void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisito
 }
 
 Tensor run_rows(const RowOp& op, const Tensor& x, std::span<const std::size_t> axes) {
-  Device device = x.device();
+  const Device& device = x.device();
   Tensor out = new_result(device, x.shape(), x.dtype() == DType::f16 ? DType::f16 : DType::f32);
   if (x.size() == 0) return out;
   const std::vector<std::size_t> kept_axes = other_axes(x.rank(), axes);

@@ -126,7 +126,7 @@ RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kep
     // Powers of two, so that few kernels serve all lengths.
     plan.held = std::bit_ceil(static_cast<std::uint32_t>(ceil_div(ceil_div(plan.chunk, unit), threads)));
   };
-  if (length <= kFewThreads * kFewHeld * unit) {
+  if (length <= unit * kFewThreads * kFewHeld) {
     held_by(kFewThreads);
     if (plan.held == 2) plan.held = 4;
     plan.group = kSharedGroup;

@@ -18,8 +18,8 @@ namespace weft::ops {
 
 std::span<const Tunable* const> tunables() {
   // Convolutions last: they have the most plans, and a short budget should reach every op.
-  static const std::array<const Tunable*, 5> all{&matmul_tunable(), &attention_tunable(), &rows_tunable(),
-                                                 &reduce_tunable(), &conv_tunable()};
+  static const std::array<const Tunable*, 6> all{&matmul_tunable(), &attention_tunable(),   &rows_tunable(),
+                                                 &reduce_tunable(), &matmul_int8_tunable(), &conv_tunable()};
   return all;
 }
 
