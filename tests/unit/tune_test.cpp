@@ -31,6 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using dispatch::TuningPlan;
+using dispatch::TuningTrial;
 using ops::ConvPlan;
 using ops::ConvProblem;
 using ops::DeviceClass;
