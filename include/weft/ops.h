@@ -312,7 +312,8 @@ void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOpti
 
 /// a @ b of 8-bit integers with exact 32-bit sums (wrapping). a is [..., m, k / 4] and b is [..., n, k / 4] (b's rows
 /// are the columns of the product), u32 words of four packed values, the first in the low byte; each side is signed or
-/// not. Gives [..., m, n] in i32. k is a multiple of 4: pad with zeros.
+/// not. Gives [..., m, n] in i32. k is a multiple of 4: pad with zeros. Subgroup matrices multiply where the device has
+/// them for 8-bit integers, m and n are 16 or more and k 64 or more; else WGSL's packed dot products.
 struct Int8MatmulOptions {
   bool a_signed = true, b_signed = true;
 };

@@ -106,11 +106,11 @@ Tensor to_tensor(OptionalArray a) {
 std::optional<Operand> try_operand(nb::handle h, const Device* beside) {
   if (is_array(h)) return Operand(array_tensor(h));
   std::optional<Scalar> scalar;
-  if (number(h, scalar, true)) return Operand(*scalar);
+  if (number(h, scalar, true)) return Operand(scalar.value());
   const nb::object function = python_function("weft._convert", "operand");
   const nb::object made = beside == nullptr ? function(h) : function(h, PyDevice(*beside));
   if (is_array(made)) return Operand(array_tensor(made));
-  if (number(made, scalar, true)) return Operand(*scalar);
+  if (number(made, scalar, true)) return Operand(scalar.value());
   return std::nullopt;
 }
 
@@ -135,14 +135,14 @@ Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DTy
 
 Scalar to_scalar(NumberLike n) {
   std::optional<Scalar> scalar;
-  if (number(n.given, scalar)) return *scalar;
+  if (number(n.given, scalar)) return scalar.value();
   // numpy's scalars and 0-d arrays.
   const nb::object made = python_function("weft._convert", "number")(n.given);
   if (!number(made, scalar)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{} is no number", nb::cast<std::string>(nb::repr(n.given))),
                 "give a bool, int or float");
   }
-  return *scalar;
+  return scalar.value();
 }
 
 DType to_dtype(DTypeLike d) {

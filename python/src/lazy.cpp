@@ -271,8 +271,8 @@ Array::Array(std::shared_ptr<LazyNode> node) : node_(std::move(node)), trace_(cu
 Array::~Array() {
   if (node_) node_->held = false;
   if (forked()) [[unlikely]] {  // on purpose
-    new Tensor(std::move(tensor_));
-    new std::shared_ptr<LazyNode>(std::move(node_));
+    new (std::nothrow) Tensor(std::move(tensor_));
+    new (std::nothrow) std::shared_ptr<LazyNode>(std::move(node_));
   }
 }
 

@@ -62,14 +62,14 @@ class ElementOperand {
   explicit ElementOperand(Tensor tensor) : own_(std::move(tensor)) {}
 
   bool is_number() const noexcept { return number_.has_value(); }
-  const Scalar& number() const { return *number_; }
+  const Scalar& number() const { return number_.value(); }
   /// A whole number of more than 64 bits, held as a float: not for arithmetic with integers.
   bool is_huge() const noexcept { return huge_; }
-  DType dtype() const noexcept { return array_ != nullptr ? array_->dtype() : own_->dtype(); }
-  const Shape& shape() const noexcept { return array_ != nullptr ? array_->shape() : own_->shape(); }
-  const Device& device() const { return array_ != nullptr ? array_->device() : own_->device(); }
+  DType dtype() const noexcept { return array_ != nullptr ? array_->dtype() : own_.value().dtype(); }
+  const Shape& shape() const noexcept { return array_ != nullptr ? array_->shape() : own_.value().shape(); }
+  const Device& device() const { return array_ != nullptr ? array_->device() : own_.value().device(); }
   /// Recorded first when it is pending.
-  const Tensor& tensor() const { return array_ != nullptr ? array_->get() : *own_; }
+  const Tensor& tensor() const { return array_ != nullptr ? array_->get() : own_.value(); }
   /// For a program: pending or not.
   LazyInput input() const;
 

@@ -121,7 +121,7 @@ void info(const std::string& wanted, bool memory, bool json) {
     out["tuned_choices"] = tuned_choices(device).size();
     if (memory) out["memory"] = nlohmann::json::parse(device.memory().to_json());
     for (const AdapterInfo& a : adapters) out["adapters"].push_back(adapter_json(a));
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return;
   }
   fmt::print("{} adapter{}; * is the one that would be opened\n", adapters.size(), adapters.size() == 1 ? "" : "s");

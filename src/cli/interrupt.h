@@ -6,8 +6,9 @@
 
 namespace weft::cli {
 
-/// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143. The driver frees what the GPU
-/// holds.
+/// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143; SIGHUP, SIGQUIT and SIGPIPE (a
+/// closed terminal, a reader that has left) as they do by default. None leaves an unfinished file. The driver frees
+/// what the GPU holds.
 void install_interrupt_handler();
 
 /// While one lives, a signal waits until the output file is whole; a second signal does not wait.

@@ -58,12 +58,12 @@ struct Job {
 
 std::string read_source(const std::string& path) {
   std::error_code error;
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in || std::filesystem::is_directory(path, error)) {
-    throw Error(ErrorCode::io_error, fmt::format("{}: can't be read", path), "check the path and its permissions");
+  if (!std::filesystem::is_directory(path, error)) {  // libstdc++ opens one, and throws on reading
+    std::ifstream in(path, std::ios::binary);
+    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    if (in) return text;
   }
-  return text;
+  throw Error(ErrorCode::io_error, fmt::format("{}: can't be read", path), "check the path and its permissions");
 }
 
 const dispatch::ReflectedBinding* find_binding(const Job& job, const std::string& name) {
@@ -138,9 +138,11 @@ Job prepare(const RunOptions& options) {
   for (const std::string& text : options.files) {
     auto [name, path] = split_assignment(text, "NAME=FILE");
     for (const auto& [other, same] : job.files) {
-      if (same == path) refuse(fmt::format("-o {}: given for '{}' and for '{}'", path, other, name), "use two files");
+      if (is_same_file(same, path))
+        refuse(fmt::format("-o {}: given for '{}' and for '{}'", path, other, name), "use two files");
     }
     check_output(path);
+    check_trace_file(options.common.trace, path);
     job.files.emplace_back(std::move(name), std::move(path));
   }
   const bool own_params = job.reflected.params_declared_by_user;
@@ -216,7 +218,7 @@ void run_kernel(const RunOptions& options) {
   {
     const Stopwatch watch(report.times.load);
     progress.phase("loading");
-    check_trace_file(options.common.trace);
+    check_trace_file(options.common.trace, {});
     job = prepare(options);
   }
   std::optional<Device> device;
@@ -284,7 +286,7 @@ void run_kernel(const RunOptions& options) {
   report_profile(options.common.trace, trace);
   if (options.common.json) {
     const nlohmann::json out = {{"results", results}, {"device", device_json(*device)}, {"stats", to_json(report)}};
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return;
   }
   for (const auto& [output, bytes] : done) {

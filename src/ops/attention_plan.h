@@ -84,6 +84,19 @@ struct AttentionTuning {
 /// For the whole process, from the next op on. Not while another thread runs one.
 void force_attention(const AttentionTuning& tuning);
 
+/// True while anything is forced: then nothing that is stored counts.
+bool attention_forced() noexcept;
+
+/// A way to work that was measured on the device, or is tried there, in the place of the rules.
+struct AttentionChoice {
+  AttentionTier tier = AttentionTier::tile;
+  std::uint32_t rows = 0;     ///< lane: of a lane; tile: of a thread
+  std::uint32_t columns = 0;  ///< tile: of values, of a workgroup
+  bool shares = false;        ///< lane
+  std::uint64_t splits = 0;   ///< shares of the keys, or about so many; 0: by the rules
+  bool operator==(const AttentionChoice&) const = default;
+};
+
 /// What plans are made for.
 struct AttentionDevice {
   bool cpu = false;          ///< kernels of CPU adapters
@@ -96,7 +109,14 @@ struct AttentionDevice {
 AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
                              std::uint32_t unit);
 
-/// Every spec that plan_attention can come to.
+/// The plan by a choice; none where it can't do the work.
+std::optional<AttentionPlan> plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                                            std::uint32_t unit, const AttentionChoice& choice);
+/// All that may be tried for the shape; first what plan_attention comes to by its rules.
+std::vector<AttentionChoice> attention_choices(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                                               std::uint32_t unit);
+
+/// Every spec that plan_attention can come to, by rules or choices.
 std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features& features, bool short_walks);
 
 /// Equal keys, equal texts.

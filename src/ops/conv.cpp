@@ -289,10 +289,7 @@ void require_same_dtype(std::string_view op, const Tensor& x, std::string_view w
 void require_bias(std::string_view op, const Tensor& x, const Tensor& bias, std::int64_t channels) {
   if (!bias) return;
   require_same_dtype(op, x, "the bias", bias);
-  if (bias.shape() == Shape{channels}) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: a bias of shape {} for {} out channels", op, to_string(bias.shape()), channels),
-              fmt::format("give it shape ({},)", channels));
+  check_conv_bias(op, bias.shape(), channels);
 }
 
 Tensor dense_bias(const Tensor& bias) {

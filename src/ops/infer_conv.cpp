@@ -251,6 +251,13 @@ Shape pool_shape(const Shape& x, std::span<const std::int64_t> size, const PoolO
   return pool_geometry(x, size, options).out_shape();
 }
 
+void check_conv_bias(std::string_view op, const Shape& bias, std::int64_t channels) {
+  if (bias == Shape{channels}) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: a bias of shape {} for {} out channels", op, to_string(bias), channels),
+              fmt::format("give it shape ({},)", channels));
+}
+
 void require_shape(std::string_view op, std::string_view what, const Shape& given, const Shape& wanted) {
   if (given == wanted) return;
   refuse(fmt::format("{}: {} has shape {}, but those of the others and the options make it {}", op, what,

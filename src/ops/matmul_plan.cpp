@@ -18,10 +18,17 @@ constexpr TileChoice kTiles[] = {{128, 128, 8, 16, 96}, {64, 64, 8, 16, 128}, {3
 constexpr std::uint32_t kTileDepth = 16;
 constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the tile that is stored turned
 
-// Below so many workgroups a long inner axis is cut, into parts no shorter than these.
-constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
-// Of few rows or columns each operand element is used a few times: reading wants all of a GPU at work.
-constexpr std::uint64_t kGpuSkinny = 32, kGpuSkinnyFill = 1024, kGpuSkinnyLeastPart = 256;
+/// When an inner axis is cut: from `least_length` on, until so many threads are at work, into parts no shorter than
+/// `least_part`. From what weft tune found fastest on an H200 (decision 009; matmul_test.cpp has the cases).
+struct Cutting {
+  std::uint64_t threads, least_length, least_part;
+};
+constexpr Cutting kGpuCutting{32768, 2048, 512};
+// Of few rows or columns each operand element is used a few times: reading wants more at work.
+constexpr std::uint64_t kGpuSkinny = 32;
+constexpr Cutting kGpuSkinnyCutting{131072, 512, 256};
+// Below so many workgroups, for products by a vector and on CPUs.
+constexpr std::uint64_t kGpuVectorFill = 1024, kGpuVectorLeastPart = 256;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
 // A vector by a matrix whose lines are at least so long is read in so many lines at a time: each group reads a stretch
 // of every line, and the pages of more lines than these drop out of caches before the next group comes.
@@ -32,6 +39,13 @@ constexpr std::uint64_t kCpuLongestPart = 32768;
 bool fits(const TileChoice& t, const Limits& limits) {
   return t.threads <= limits.max_workgroup_invocations &&
          2 * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
+}
+
+std::uint32_t parts_to_fill(const MatmulPlan& plan, const MatmulProblem& p, std::uint64_t fill,
+                            std::uint64_t least_part) {
+  const std::uint64_t groups = groups_of(plan, p);
+  if (groups >= fill || p.k < 2 * least_part) return 1;
+  return static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
 }
 
 MatmulPlan tile_plan(const TileChoice& t) {
@@ -82,19 +96,46 @@ MatmulPlan matrix_plan(const MatrixChoice& t, DType dtype, const MatrixUnit& uni
   return plan;
 }
 
-MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
-  if (p.n == 1) return vector_tile_plan(limits, p.a_transposed);
+/// Into how many parts the plan's inner axis is cut.
+std::uint32_t gpu_parts(const MatmulPlan& plan, const MatmulProblem& p) {
+  const Cutting& cutting = std::min(p.m, p.n) <= kGpuSkinny ? kGpuSkinnyCutting : kGpuCutting;
+  if (p.k < cutting.least_length) return 1;
+  const std::uint64_t wanted = ceil_div(cutting.threads, groups_of(plan, p) * plan.threads);
+  return static_cast<std::uint32_t>(std::min(wanted, p.k / cutting.least_part));
+}
+
+/// Does a tile of this size keep a large GPU at work? Of an axis that may be cut, in its parts, and without most of the
+/// tile outside of the matrix; else by itself.
+bool keeps_busy(const MatmulPlan& plan, const MatmulProblem& p, std::uint64_t least_groups) {
+  const Cutting& cutting = std::min(p.m, p.n) <= kGpuSkinny ? kGpuSkinnyCutting : kGpuCutting;
+  const std::uint64_t groups = groups_of(plan, p);
+  if (p.k < cutting.least_length) return groups >= least_groups;
+  return 2 * std::min(p.m, p.n) > plan.tile_m && groups * gpu_parts(plan, p) * plan.threads >= cutting.threads;
+}
+
+MatmulPlan gpu_tile(const Limits& limits, const MatmulProblem& p) {
   for (const MatrixChoice& t : kMatrixTiles) {
     if (!p.unit || std::min(p.m, p.n) < kLeastMatrix) break;
     const MatmulPlan plan = matrix_plan(t, p.dtype, p.unit);
     if (p.k < plan.slab || !matrix_fits(plan, p.dtype, limits)) continue;
-    if (groups_of(plan, p) >= t.least_groups) return plan;
+    if (t.least_groups == 0 || keeps_busy(plan, p, t.least_groups)) return plan;
   }
   for (const TileChoice& t : kTiles) {
     const MatmulPlan plan = tile_plan(t);
-    if (!one_tile(p.dtype) && fits(t, limits) && groups_of(plan, p) >= t.least_groups) return plan;
+    if (!one_tile(p.dtype) && fits(t, limits) && keeps_busy(plan, p, t.least_groups)) return plan;
   }
   return tile_plan(std::end(kTiles)[-1]);
+}
+
+MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
+  if (p.n == 1) {
+    MatmulPlan plan = vector_tile_plan(limits, p.a_transposed);
+    plan.splits = parts_to_fill(plan, p, kGpuVectorFill, kGpuVectorLeastPart);
+    return plan;
+  }
+  MatmulPlan plan = gpu_tile(limits, p);
+  plan.splits = gpu_parts(plan, p);
+  return plan;
 }
 
 constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
@@ -192,15 +233,9 @@ std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& p) {
 }
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& p) {
-  const bool gpu = device == DeviceClass::gpu;
-  MatmulPlan plan = gpu ? choose_gpu(limits, p) : choose_cpu(p);
-  const bool skinny = std::min(p.m, p.n) <= kGpuSkinny;
-  const std::uint64_t fill = gpu ? (skinny ? kGpuSkinnyFill : kGpuFill) : kCpuFill;
-  const std::uint64_t least_part = gpu ? (skinny ? kGpuSkinnyLeastPart : kGpuLeastPart) : kCpuLeastPart;
-  const std::uint64_t groups = groups_of(plan, p);
-  if (groups < fill && p.k >= 2 * least_part) {
-    plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
-  }
+  if (device == DeviceClass::gpu) return choose_gpu(limits, p);
+  MatmulPlan plan = choose_cpu(p);
+  plan.splits = parts_to_fill(plan, p, kCpuFill, kCpuLeastPart);
   if (plan.kind == MatmulKind::vector_block && p.a_transposed && p.batch == 1 && p.m >= kCpuLongLine &&
       p.k >= 2 * kCpuLines) {
     plan.splits = static_cast<std::uint32_t>(std::min(p.k / kCpuLines, kCpuMostParts));

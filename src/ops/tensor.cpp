@@ -35,7 +35,10 @@ Tensor::Tensor(Device device, Buffer buffer, Shape shape, Strides strides, std::
                 fmt::format("tensor: shape {} and strides {} differ in rank", to_string(shape_), to_string(strides_)),
                 "give one stride per axis");
   }
-  if (count_ == 0) return;
+  if (count_ == 0) {
+    offset_ = 0;  // a slice of nothing may point past a buffer that has nothing either
+    return;
+  }
   bytes_of(shape_, dtype_);  // with strides of 0 they may be more than the buffer's, not more than 64 bits count
   std::int64_t low = offset_;
   std::int64_t high = offset_;

@@ -157,6 +157,7 @@ class Tuner {
       // What the op calls has choices of its own, for which there are other samples.
       const std::string own = fmt::format("{} ", job.tunable->name);
       std::erase_if(asked, [&](const auto& a) { return !a.key.starts_with(own) || a.candidates.size() < 2; });
+      if (asked.empty()) ++report_.without_choice;
       for (const auto& a : asked) {
         if (known_.count(a.key) != 0) {
           ++report_.stored_before;

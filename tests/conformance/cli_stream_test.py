@@ -5,6 +5,7 @@ Issue 8, point 4. Values are stream_test.py's part.
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -153,6 +154,28 @@ def test_signals_leave_no_file(box, number):
     assert process.returncode == 128 + number and out == "" and err == ""
     assert (box / "out.npy").read_bytes() == b"as it was"
     assert files(box) == {"out.npy"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE])
+def test_signals_of_the_surroundings_leave_no_file_either(box, number):
+    """A terminal that closes, a reader that leaves: the process ends by that signal, as without a handler."""
+    process = start_long(box)
+    wait_for_blocks(box)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode in (-number, 128 + number)  # behind a loader of its own, a shell's
+    assert [f for f in os.listdir(box) if f.endswith(".tmp")] == []
+
+
+def test_a_result_past_the_limit_on_file_sizes(box):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    for words in (["--stream", "--block-bytes", "50K"], ["--no-stream"]):
+        result = subprocess.run([*CLI, "eval", "x * 2", "x=x.npy", "-o", "out.npy", *words], cwd=box, preexec_fn=limit,
+                                capture_output=True, text=True, env={**os.environ, "WEFT_CACHE": "0"})
+        assert "out.npy: cannot write" in failed(result) and "File too large" in result.stderr
+    assert files(box) == set()
 
 
 def test_a_file_that_is_cut_short_while_it_is_read(box):

@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 #include "webgpu/gpu.h"
@@ -58,6 +60,45 @@ TEST(Device, AdapterByIndexAndName) {
     expect_error(error_of([&] { Device::open(o); }), ErrorCode::invalid_argument,
                  {"'" + wish + "'", adapters[0].name, "WEFT_ADAPTER"});
   }
+}
+
+// Decision 001 rests on this: what WebGPU finds wrong with a creation is there when the call returns, on its thread,
+// and nowhere else.
+TEST(Device, ErrorsComeOutOfTheFailingCall) {
+  webgpu::Gpu& gpu = test_device().state()->gpu;
+  run_threads(4, [&](unsigned t) {
+    const std::string label = "thread " + std::to_string(t);
+    for (int i = 0; i < 20; ++i) {
+      expect_error(error_of([&] { gpu.create_module("fn broken( {", label, false); }), ErrorCode::compile_error,
+                   {label});
+      EXPECT_THROW(gpu.create_buffer(16, 0, false, label), Error);  // of no usage
+      EXPECT_NO_THROW(gpu.create_buffer(16, static_cast<std::uint32_t>(Usage::storage), false, label));
+      EXPECT_NO_THROW(gpu.create_module("@compute @workgroup_size(1) fn main() {}", label, false));
+    }
+  });
+  EXPECT_FALSE(gpu.has_stray_errors());
+}
+
+// B5 (6), D38: an error that no call of Weft's was there for comes out of the next synchronize, once, whoever asks;
+// what other threads compile meanwhile is not blamed.
+TEST(Device, B5_6_StrayErrorsComeOutOfSynchronizeOnce) {
+  Device device = Device::open();
+  const Buffer b = device.zeros_bytes(64);
+  device.synchronize();
+  const std::array<std::byte, 4> bytes{};
+  run_threads(2, [&](unsigned t) {
+    for (int i = 0; i < 5; ++i) {
+      if (t == 0) {
+        device.state()->gpu.write_buffer(b.state()->allocation->buffer.get(), 1 << 20, bytes);  // far behind its end
+      } else {
+        neg_kernel(device);
+        device.kernel({.source = "@compute @workgroup_size(1) fn main() { let x = " + std::to_string(i) + "; }"});
+      }
+    }
+  });
+  expect_error(error_of([&] { device.synchronize(); }), ErrorCode::internal, {"the device reported"});
+  EXPECT_NO_THROW(device.synchronize());
+  EXPECT_EQ(read_vector<float>(device, b, 16), std::vector<float>(16));
 }
 
 // D41, C2: the wish for power counts; among equals the larger binding; index and name choose whatever the class.

@@ -285,7 +285,7 @@ double combined(ScatterOp op, double a, double b, DType t) {
   const auto wrap = [&](auto f) {
     const auto bits = [](double v) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(v)); };
     const std::uint32_t r = f(bits(a), bits(b));
-    return t == DType::u32 ? double{static_cast<double>(r)} : double{static_cast<double>(static_cast<std::int32_t>(r))};
+    return t == DType::u32 ? static_cast<double>(r) : static_cast<double>(static_cast<std::int32_t>(r));
   };
   const bool whole = is_integer(t);
   switch (op) {

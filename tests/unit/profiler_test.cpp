@@ -30,7 +30,6 @@ using testing::expect_error;
 using testing::neg_kernel;
 using testing::read_vector;
 using testing::run_threads;
-using testing::spin_kernel;
 using testing::test_device;
 using testing::upload_vector;
 
@@ -327,6 +326,7 @@ TEST(Profiler, IsThrownAwayWithoutFinish) {
     add(device, plus, y, 1);
     Profiler moved = std::move(profiler);
     add(device, plus, y, 1);
+    // NOLINTNEXTLINE(bugprone-use-after-move): that it is refused is what is tested.
     expect_error(error_of([&] { profiler.finish(); }), ErrorCode::invalid_argument, {"profile", "finished"});
   }
   expect_profiling_off(device);

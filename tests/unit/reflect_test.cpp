@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -669,7 +669,7 @@ TEST(ReflectErrors, Syntax) {
 // None of these may take more stack or time than a source of their size deserves.
 TEST(ReflectHostile, LargeInputs) {
   const std::size_t megabyte = 1 << 20;
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: what else the machine does counts little
   const auto repeat = [](const std::string& text, std::size_t times) {
     std::string out;
     for (std::size_t i = 0; i < times; ++i) out += text;
@@ -704,7 +704,7 @@ TEST(ReflectHostile, LargeInputs) {
                                       "fn call20000() { _ = x; } @group(0) @binding(0) var<storage> x: f32;"
                                       "@compute @workgroup_size(1) fn main() { call0(); }");
   EXPECT_TRUE(r.bindings[0].used);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 60);
 }
 
 // Only Error leaves reflect(), whatever comes in.

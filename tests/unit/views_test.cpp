@@ -284,6 +284,17 @@ TEST(Views, ChainsOfViews) {
   }
 }
 
+TEST(Views, OfNothingLieAtTheStart) {
+  // Where a slice of an empty axis would begin may be past the end of a buffer of no elements.
+  Device device = test_device();
+  const Tensor nothing = device.empty({0, 8}, DType::f32);
+  for (const Tensor& view : {slice(nothing, 1, 4, std::nullopt, -2), select(nothing, 1, 5)}) {
+    EXPECT_EQ(view.offset(), 0);
+    EXPECT_TRUE(view.to_host<float>().empty());
+    EXPECT_NO_THROW(device.read_async(view.buffer(), static_cast<std::size_t>(view.offset()) * 4, 0));
+  }
+}
+
 TEST(Views, EightAxes) {
   const Known x = known(DType::i32, {2, 1, 3, 1, 2, 2, 1, 3});
   expect_elements(transposed(x));
