@@ -2,9 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "cli/interrupt.h"
 #include "cli/progress.h"
@@ -50,10 +48,14 @@ StreamDecision::StreamDecision(const Expression& expression, const Device& devic
 
 bool StreamDecision::falls_back() {
   if (options_.never) return false;
-  memory_ = std::min(memory_, device_.stats().peak_bytes / 2);
+  // Less each time, so that there is an end; a device that had no room for the first array tells nothing.
+  const std::uint64_t had = streams_ ? plan_->bytes : device_.stats().peak_bytes;
+  memory_ = std::min(memory_ / 2, had != 0 ? had / 2 : memory_);
+  if (memory_ == 0) return false;
   plan_.reset();
   make_plan();
-  return !plan_->refusal;
+  streams_ = !plan_->refusal;
+  return streams_;
 }
 
 void StreamDecision::make_plan() {
@@ -73,8 +75,7 @@ std::optional<Tensor> evaluate_in_blocks(const Expression& expression, const Dev
   std::optional<UnfinishedFile> unfinished;
   std::unique_ptr<io::NpyWriter> file;
   if (plan.result_axis && !output.empty()) {
-    std::error_code error;
-    const bool special = std::filesystem::exists(output, error) && !std::filesystem::is_regular_file(output, error);
+    const bool special = is_written_in_place(output);
     std::optional<HoldInterrupts> hold;  // until the handler knows of the file
     if (!special) hold.emplace();
     file = std::make_unique<io::NpyWriter>(output, io::file_dtype(result.dtype), result.shape);

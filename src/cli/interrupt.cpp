@@ -27,6 +27,19 @@ void handle(int signal) {
   pending = signal;
 }
 
+/// Reading a mapped file behind its new end. Nothing else of this program maps files.
+void cut_short(int signal, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR) {
+    std::signal(signal, SIG_DFL);
+    return;  // to the same fault
+  }
+  constexpr std::string_view kText =
+      "weft: an input file became shorter while it was read\nFix: let the writer of the file finish first.\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kText.data(), kText.size());
+  if (unfinished != nullptr) unlink(unfinished);
+  _exit(2);
+}
+
 }  // namespace
 
 void install_interrupt_handler() {
@@ -40,6 +53,12 @@ void install_interrupt_handler() {
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
     sigaction(signal, &action, nullptr);
   }
+  action = {};
+  action.sa_sigaction = cut_short;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file past the limit is an error that writing reports
 }
 
 HoldInterrupts::HoldInterrupts() noexcept {

@@ -1,4 +1,4 @@
-// cli/interrupt.h - Ctrl-C.
+// cli/interrupt.h - Ctrl-C and other signals.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,8 @@
 namespace weft::cli {
 
 /// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143. The driver frees what the GPU
-/// holds.
+/// holds. An input file that is cut short while it is mapped ends it with a message and status 2; a file that grows
+/// past the limit of file sizes is an error of writing and no signal.
 void install_interrupt_handler();
 
 /// While one lives, a signal waits until the output file is whole; a second signal does not wait.

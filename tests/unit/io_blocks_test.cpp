@@ -1,4 +1,5 @@
 // Array files read and written in blocks.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <numeric>
 #include <vector>
 
+#include "io/atomic_file.h"
 #include "weft/error.h"
 #include "weft/io.h"
 
@@ -141,7 +143,7 @@ TEST_F(IoBlocks, NothingIsLeftOfWhatWasNotFinished) {
   const auto bytes = std::as_bytes(std::span(row));
   {
     NpyWriter writer(path("out.npy"), FileDType::f32, {3, 10});
-    EXPECT_TRUE(fs::exists(writer.temporary()));
+    EXPECT_EQ(files(), writer.temporary().empty() ? 0u : 1u);
     writer.write(0, 0, 1, bytes);
     EXPECT_NE(message([&] { writer.finish(); }).find("80 bytes of shape (3, 10) are not written"), std::string::npos);
     EXPECT_NE(message([&] { writer.write(0, 2, 4, bytes); }).find("stay inside"), std::string::npos);
@@ -155,6 +157,48 @@ TEST_F(IoBlocks, NothingIsLeftOfWhatWasNotFinished) {
   }
   EXPECT_EQ(load_npy(path("x.npy")).shape, Shape({4}));
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(IoBlocks, AFileHasNoNameBeforeItIsWhole) {
+#ifdef O_TMPFILE
+  const int can = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE, 0600);
+#else
+  const int can = -1;
+#endif
+  if (can >= 0) ::close(can);
+  const std::string text = "what is written";
+  const auto bytes = std::as_bytes(std::span<const char>(text));
+  for (const auto how : {AtomicFile::Temporary::unnamed_if_possible, AtomicFile::Temporary::named}) {
+    const bool named = how == AtomicFile::Temporary::named || can < 0;
+    for (const std::string before : {"", "as it was"}) {
+      fs::remove(path("out"));
+      if (!before.empty()) std::ofstream(path("out")) << before;
+      const std::size_t others = before.empty() ? 0 : 1;
+      const auto content = [&] {
+        std::ifstream in(path("out"), std::ios::binary);
+        return std::string{std::istreambuf_iterator<char>(in), {}};
+      };
+      {
+        AtomicFile file(path("out"), how);
+        file.write(0, bytes);
+        EXPECT_EQ(file.temporary().empty(), !named);
+        EXPECT_EQ(files(), others + (named ? 1 : 0));
+        EXPECT_EQ(content(), before);
+      }
+      EXPECT_EQ(files(), others);
+      AtomicFile file(path("out"), how);
+      file.write(0, bytes);
+      file.finish();
+      EXPECT_EQ(content(), text);
+      EXPECT_EQ(files(), 1u);
+    }
+  }
+}
+
+TEST_F(IoBlocks, ANameThatIsTooLongIsRefusedAtOnce) {
+  EXPECT_NE(message([&] { NpyWriter writer(path(std::string(300, 'n')), FileDType::f32, {2}); }).find("too long"),
+            std::string::npos);
+  EXPECT_EQ(files(), 0u);
 }
 
 TEST_F(IoBlocks, ADiskThatIsTooSmallIsKnownBeforeTheFirstBlock) {
