@@ -2,7 +2,7 @@
 // measured alone, over the same blocks, by the same calls, as many threads and no more memory than the evaluation has;
 // all in this process, in turns, after one round that warms (kernels compiled, memory there). Medians.
 //
-//   weft_bench_in_blocks [--bytes 2G] [--dir /tmp] [--seconds 20] [--block-bytes 32M] [--json FILE] [--cold yes]
+//   weft_bench_in_blocks [--bytes 2G] [--dir /tmp] [--seconds 20] [--block-bytes N] [--json FILE] [--cold yes]
 //
 // read: pread by one thread. write: pwrite by one thread, into room taken ahead, and fsync. upload:
 // Device::upload_bytes of a block in memory. compute: the expression over a block on the device. readback: read_async,
@@ -50,7 +50,7 @@ constexpr const char* kStages[] = {"read", "write", "upload", "compute", "readba
 
 struct Options {
   std::uint64_t bytes = std::uint64_t{2} << 30;
-  std::uint64_t block_bytes = std::uint64_t{32} << 20;
+  std::uint64_t block_bytes = 0;
   std::string dir = "/tmp";
   std::string json;
   double seconds = 20;
@@ -109,16 +109,24 @@ void check(bool ok, const std::string& what) {
   if (!ok) throw std::runtime_error(what + ": " + std::strerror(errno));
 }
 
+/// As `weft eval` opens it.
+weft::Device open_device() {
+  weft::DeviceOptions options;
+  options.library_kernels_only = true;
+  return weft::Device::open(options);
+}
+
 class Bench {
  public:
   explicit Bench(const Options& options)
       : options_(options),
-        device_(weft::Device::open({.library_kernels_only = true})),
+        device_(open_device()),
         input_(fs::path(options.dir) / fmt::format("weft-in-blocks-{}.npy", ::getpid())),
         output_(fs::path(options.dir) / fmt::format("weft-in-blocks-{}-out.npy", ::getpid())) {
     const auto rows = static_cast<std::int64_t>(options.bytes / (4 * kColumns));
-    const auto most = std::max<std::int64_t>(static_cast<std::int64_t>(options.block_bytes / (4 * kColumns)), 1);
-    blocks_ = (rows + most - 1) / most;
+    shape_ = {rows, kColumns};
+    const weft::BlockSource source{{shape_, weft::DType::f32, {}}, false, {}};
+    blocks_ = weft::Expression::parse("x + 1").plan_stream(device_, {{"x", source}}, stream_options()).blocks;
     block_rows_ = rows / blocks_;
     shape_ = {block_rows_ * blocks_, kColumns};
     block_.resize(static_cast<std::size_t>(block_rows_ * kColumns));
@@ -165,6 +173,7 @@ class Bench {
     if (cut) {
       s["readback"] = seconds_of([&] { read_back(result); });
       s["write"] = seconds_of([&] { write(); });
+      fs::remove(output_);  // a new file each time; freeing an old one is nobody's stage
     } else {
       s["readback"] = s["write"] = 0;
     }
@@ -173,10 +182,17 @@ class Bench {
     const double before = processor_seconds();
     s["streamed"] = seconds_of([&] { stream(expression, cut); });
     s["cores"] = (processor_seconds() - before) / std::max(1u, std::thread::hardware_concurrency());
+    fs::remove(output_);
     return s;
   }
 
  private:
+  weft::StreamOptions stream_options() const {
+    weft::StreamOptions out;
+    out.memory = std::uint64_t{2} << 30;
+    out.block_bytes = options_.block_bytes;
+    return out;
+  }
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(block_)); }
 
   void forget_file() const {
@@ -200,7 +216,6 @@ class Bench {
   }
 
   void write() {
-    fs::remove(output_);
     const int fd = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     check(fd >= 0, output_.string());
     [[maybe_unused]] const int room = ::fallocate(fd, 0, 0, static_cast<off_t>(total()));
@@ -210,7 +225,6 @@ class Bench {
     }
     check(::fsync(fd) == 0, output_.string());
     ::close(fd);
-    fs::remove(output_);
   }
 
   void read_back(const weft::Tensor& result) {
@@ -232,14 +246,14 @@ class Bench {
                                        std::span<std::byte> out) { file.read(axis, begin, end, out); }};
     std::optional<weft::io::NpyWriter> writer;
     if (cut) writer.emplace(output_, weft::io::FileDType::f32, shape_);
-    const auto whole =
-        expression.stream(device_, {{"x", source}},
-                          [&](std::size_t axis, std::int64_t begin, std::int64_t end,
-                              std::span<const std::byte> block) { writer->write(axis, begin, end, block); },
-                          {.memory = std::uint64_t{2} << 30, .block_bytes = options_.block_bytes});
+    const auto whole = expression.stream(
+        device_, {{"x", source}},
+        [&](std::size_t axis, std::int64_t begin, std::int64_t end, std::span<const std::byte> block) {
+          writer->write(axis, begin, end, block);
+        },
+        stream_options());
     if (writer) writer->finish();
     if (whole) whole->to_host<float>();
-    fs::remove(output_);
   }
 
   const Options options_;

@@ -146,7 +146,8 @@ void add_eval(CLI::App& app) {
                    "is the result")
       ->required();
   command->add_option("INPUTS", options->inputs, "name=FILE (.npy, .npz:array, .safetensors:tensor) or name=NUMBER");
-  command->add_option("-o,--output", options->output, "Write the result to this .npy file instead of printing it");
+  command->add_option("-o,--output", options->output,
+                      "Write the result to this .npy file instead of printing it; - is the standard output");
   add_stream_options(*command, options->stream);
   add_common_options(*command, options->common);
   command->footer(
@@ -158,7 +159,16 @@ void add_eval(CLI::App& app) {
       "  weft eval '(x - mean(x, 0)) / std(x, 0)' x=80GB.npy -o y.npy --memory 4G\n"
       "Files larger than the device's memory are read and written in blocks where the expression allows it.\n"
       "A number is a number: for a file named 3 write ./3.");
-  command->callback([options] { evaluate(*options); });
+  command->callback([options] {
+    if (options->output == "-") {
+      if (options->common.json) {
+        throw Error(ErrorCode::invalid_argument, "-o - and --json both go to the standard output",
+                    "name a file for one of them");
+      }
+      options->output = "/dev/stdout";
+    }
+    evaluate(*options);
+  });
 }
 
 }  // namespace weft::cli

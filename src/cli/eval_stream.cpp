@@ -21,7 +21,7 @@ void add_stream_options(CLI::App& command, EvalStreamOptions& to) {
                   "free memory where the device uses the host's, else 2G)")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::PositiveNumber);
-  command.add_option("--block-bytes", to.block_bytes, "Bytes of the largest array of a block (32M)")
+  command.add_option("--block-bytes", to.block_bytes, "Bytes of the largest array of a block (16M; 4M on CPU devices)")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::PositiveNumber);
 }

@@ -70,11 +70,14 @@ def test_stats_tell_of_blocks(box):
 
 
 def test_a_device_writes_in_order(box):
-    result = subprocess.run([*CLI, "eval", "x * 2", "x=x.npy", "-o", "/dev/stdout", "--stream", "--block-bytes", "50K"],
-                            cwd=box, capture_output=True)
-    assert result.returncode == 0, result.stderr
     done(weft("eval", "x * 2", "x=x.npy", "-o", "out.npy", cwd=box))
-    assert result.stdout == (box / "out.npy").read_bytes()
+    for place in ["/dev/stdout", "-"]:
+        result = subprocess.run([*CLI, "eval", "x * 2", "x=x.npy", "-o", place, "--stream", "--block-bytes", "50K"], cwd=box,
+                                capture_output=True)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout == (box / "out.npy").read_bytes()
+    assert files(box) == {"out.npy"}
+    assert "both go to the standard output" in failed(weft("eval", "x * 2", "x=x.npy", "-o", "-", "--json", cwd=box))
 
 
 def test_refusals_come_before_any_work(box):
