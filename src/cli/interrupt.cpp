@@ -5,6 +5,8 @@
 #include <csignal>
 #include <string_view>
 
+#include "io/mapping.h"
+
 namespace weft::cli {
 namespace {
 
@@ -27,9 +29,9 @@ void handle(int signal) {
   pending = signal;
 }
 
-/// Reading a mapped file behind its new end. Nothing else of this program maps files.
+/// Reading a mapped file behind its new end. Drivers map files of their own, about which we can't tell.
 void cut_short(int signal, siginfo_t* info, void*) {
-  if (info->si_code != BUS_ADRERR) {
+  if (!io::in_mapped_file(info->si_addr)) {
     std::signal(signal, SIG_DFL);
     return;  // to the same fault
   }

@@ -220,11 +220,11 @@ def limited(limit):
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
-@pytest.mark.parametrize("mode", [["--stream", "--block-bytes", "50K"], ["--no-stream"]])
-def test_a_file_past_the_limit_leaves_the_old_one(box, mode):
+def test_a_file_past_the_limit_leaves_the_old_one(box):
+    # In blocks: Mesa 26's lavapipe keeps each buffer in a memory file, to which the limit applies too.
     (box / "out.npy").write_bytes(b"as it was")
-    result = subprocess.run([*CLI, "eval", "x * 2", "x=x.npy", "-o", "out.npy", *mode], cwd=box, capture_output=True,
-                            text=True, preexec_fn=limited(100_000))
+    result = subprocess.run([*CLI, "eval", "x * 2", "x=x.npy", "-o", "out.npy", "--stream", "--block-bytes", "50K"],
+                            cwd=box, capture_output=True, text=True, preexec_fn=limited(100_000))
     message = failed(result)
     assert "out.npy: cannot write" in message and "bytes behind byte" in message and "File too large" in message
     assert (box / "out.npy").read_bytes() == b"as it was"
