@@ -10,20 +10,22 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "ops/attention_plan.h"
 #include "ops/rows.h"
+#include "tiles.h"
 #include "weft/weft.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using weft::median;
 using weft::ops::AttentionMatrixTile;
 using weft::ops::AttentionTier;
 using weft::ops::AttentionTuning;
@@ -35,42 +37,27 @@ struct Candidate {
   std::string note{};
 };
 
-double median(std::vector<double> v) {
-  if (v.empty()) return std::nan("");
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
-Candidate matrix(std::uint32_t subgroups, std::uint32_t rows, std::uint32_t keys, bool shared, bool ahead) {
+Candidate matrix(std::uint32_t subgroups, std::uint32_t keys, bool shared, bool ahead) {
   AttentionMatrixTile like;
   like.subgroups = subgroups;
-  like.rows = rows;
   like.keys = keys;
   like.shared = shared;
   like.ahead = ahead;
-  return {fmt::format("matrix {} subgroups of {} rows, {} keys{}{}", subgroups, rows, keys, shared ? ", shared" : "",
+  return {fmt::format("matrix {} subgroups, {} keys{}{}", subgroups, keys, shared ? ", shared" : "",
                       ahead ? ", ahead" : ""),
           {AttentionTier::matrix, like}};
 }
 
 class Bench {
  public:
-  Bench(bool checked, bool small) : small_(small), device_(open(checked)) {
-    fmt::print("{} ({}), {} {}, {}\n", device_.adapter().name, device_.adapter().driver, weft::implementation_name(),
-               weft::implementation_version(), checked ? "bounds checks on" : "library kernels only");
+  explicit Bench(const weft::bench::TileOptions& options)
+      : small_(options.small), device_(weft::bench::open_device(options.checked)) {
     for (const weft::SubgroupMatrix& s : device_.features().subgroup_matrices) {
       fmt::print("  {}>{} {}x{}x{}\n", s.in, s.out, s.m, s.n, s.k);
     }
     fmt::print("  subgroups of {} to {}, {} bytes of workgroup memory\n", device_.features().subgroup_min_size,
                device_.features().subgroup_max_size, device_.limits().max_workgroup_storage);
     weft::ops::force_kernel_class(weft::ops::KernelClass::gpu);
-  }
-
-  static weft::Device open(bool checked) {
-    weft::DeviceOptions options;
-    options.library_kernels_only = !checked;
-    options.wait_timeout = std::chrono::minutes(10);  // CPU adapters compile long texts at their first dispatch
-    return weft::Device::open(options);
   }
 
   weft::Tensor normal(const weft::Shape& shape) {
@@ -219,33 +206,24 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool checked = false, small = false;
-  for (int i = 1; i < argc; ++i) {
-    checked = checked || std::strcmp(argv[i], "--checked") == 0;
-    small = small || std::strcmp(argv[i], "--short") == 0;
-  }
+  const weft::bench::TileOptions options = weft::bench::tile_options(argc, argv);
   try {
-    Bench bench(checked, small);
+    Bench bench(options);
     std::vector<Candidate> candidates{
         {"tile (no matrices)", {AttentionTier::tile, {}}},
-        matrix(4, 32, 32, false, true),
-        matrix(4, 32, 32, true, true),
-        matrix(4, 32, 32, true, false),
-        matrix(2, 32, 64, true, true),
-        matrix(4, 16, 32, false, true),
-        matrix(4, 16, 32, true, true),
-        matrix(4, 16, 32, true, false),
-        matrix(8, 16, 32, false, true),
-        matrix(8, 16, 32, true, true),
-        matrix(6, 16, 32, true, true),
-        matrix(2, 16, 32, true, true),
-        matrix(4, 16, 64, true, true),
-        matrix(4, 16, 64, true, false),
-        matrix(2, 16, 64, true, true),
-        matrix(4, 8, 32, false, true),
+        matrix(4, 32, false, true),
+        matrix(4, 32, true, true),
+        matrix(4, 32, true, false),
+        matrix(8, 32, false, true),
+        matrix(8, 32, true, true),
+        matrix(6, 32, true, true),
+        matrix(2, 32, true, true),
+        matrix(4, 64, true, true),
+        matrix(4, 64, true, false),
+        matrix(2, 64, true, true),
     };
-    bench.attention(std::move(candidates), small ? 1 : 5);
-    const int rounds = small ? 1 : 5;
+    const int rounds = options.small ? 1 : 5;
+    bench.attention(std::move(candidates), rounds);
     bench.decode(weft::f16, 32, 32, 32768, rounds);
     bench.decode(weft::f16, 32, 8, 32768, rounds);
     bench.decode(weft::f16, 32, 4, 32768, rounds);

@@ -26,7 +26,8 @@ weft::KernelOptions matmul(int tile, int depth) {
   std::string body;
   for (int i = 0; i < depth; ++i) {
     const std::string n = std::to_string(i);
-    body += "    acc" + n + " = fma(left[id.y * tile + k], right[k * tile + id.x], acc" + n + " * 1." + n + ");\n";
+    body.append("    acc").append(n).append(" = fma(left[id.y * tile + k], right[k * tile + id.x], acc").append(n);
+    body.append(" * 1.").append(n).append(");\n");
   }
   std::string accumulators;
   std::string sum = "0.0";

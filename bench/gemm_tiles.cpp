@@ -1,17 +1,20 @@
 // Product kernels beside each other on one device: each plan that the table can choose, and variations of it, at
-// several sizes; rounds interleaved, medians. The device is opened for the library's kernels alone. Argument: --checked
-// leaves bounds checks on; --short does one round of one small size (for a CPU adapter).
+// several sizes; rounds interleaved, medians. Of float32, float16, and packed 8-bit integers (as uint32). The device is
+// opened for the library's kernels alone. Arguments: float32, float16 or uint32 for one of them; --checked leaves
+// bounds checks on; --short does one round of one small size (for a CPU adapter).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "ops/matmul.h"
+#include "tiles.h"
 #include "weft/weft.h"
 
 namespace {
@@ -27,14 +30,47 @@ struct Candidate {
   std::vector<double> seconds{};
 };
 
-std::vector<Candidate> candidates(const weft::Device& device, weft::DType dtype) {
-  const auto unit =
-      dtype == weft::f16 ? weft::ops::matrix_unit(device.features(), "f16", "f32") : weft::ops::MatrixUnit{};
+/// The table's plan for units (which comes first), with other tiles, slabs and stores to workgroup memory.
+std::vector<Candidate> matrix_candidates(const weft::Device& device, weft::DType dtype, const MatmulPlan& table) {
   std::vector<Candidate> out;
+  const auto add = [&](MatmulPlan p) {
+    p.threads = p.tile_m / p.sub_m * (p.tile_n / p.sub_n) * p.unit.subgroup;
+    const bool there = std::any_of(out.begin(), out.end(), [&](const Candidate& c) { return c.plan == p; });
+    if (there || !weft::ops::matrix_fits(p, dtype, device.limits())) return;
+    out.push_back({fmt::format("matrix {}x{}, {}x{} a subgroup, slab {}, stores of {}", p.tile_m, p.tile_n, p.sub_m,
+                               p.sub_n, p.slab, p.vec),
+                   p});
+  };
+  add(table);
+  for (std::uint32_t vec : {1u, 2u, 4u}) {
+    MatmulPlan p = table;
+    p.vec = vec;
+    for (std::uint32_t slab : {table.slab / 2, table.slab, table.slab * 2}) {
+      p.slab = slab;
+      add(p);
+    }
+  }
+  constexpr std::array<std::uint32_t, 4> kTiles[] = {{128, 256, 64, 64}, {256, 128, 64, 64}, {128, 128, 64, 32},
+                                                     {64, 128, 64, 64},  {64, 128, 32, 64},  {128, 64, 64, 32}};
+  for (const auto& [tile_m, tile_n, sub_m, sub_n] : kTiles) {
+    MatmulPlan p = table;
+    p.tile_m = tile_m, p.tile_n = tile_n, p.sub_m = sub_m, p.sub_n = sub_n;
+    add(p);
+    p.vec = 4;
+    add(p);
+  }
+  return out;
+}
+
+std::vector<Candidate> candidates(const weft::Device& device, weft::DType dtype) {
+  const weft::ops::MatrixUnit unit = weft::ops::usable_unit(device, dtype);
+  std::vector<Candidate> out;
+  bool varied = false;
   for (const MatmulPlan& plan : weft::ops::all_plans(DeviceClass::gpu, device.limits(), dtype, 0, unit)) {
     if (plan.kind == MatmulKind::matrix) {
-      out.push_back(
-          {fmt::format("matrix {}x{}, {}x{} a subgroup", plan.tile_m, plan.tile_n, plan.sub_m, plan.sub_n), plan});
+      const auto more = matrix_candidates(device, dtype, plan);
+      out.insert(out.end(), more.begin(), varied ? more.begin() + 1 : more.end());  // the largest tile's alone
+      varied = true;
     }
     if (plan.kind != MatmulKind::tile) continue;
     for (std::uint32_t unroll : {1u, 4u, 16u}) {
@@ -54,22 +90,28 @@ std::vector<Candidate> candidates(const weft::Device& device, weft::DType dtype)
 
 void compare(weft::Device& device, weft::DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, int rounds) {
   weft::Random generator(1);
-  const weft::Tensor a = weft::cast(weft::random_uniform(device, {m, k}, generator), dtype);
-  const weft::Tensor b = weft::cast(weft::random_uniform(device, {k, n}, generator), dtype);
+  const bool packed = dtype == weft::u32;
+  const auto operand = [&](const weft::Shape& shape) {
+    return packed ? weft::random_integers(device, shape, generator, 0, std::int64_t{1} << 32, weft::u32)
+                  : weft::cast(weft::random_uniform(device, shape, generator), dtype);
+  };
+  const weft::Tensor a = operand({m, packed ? k / 4 : k});
+  const weft::Tensor b = packed ? operand({n, k / 4}) : operand({k, n});
   std::vector<Candidate> all = candidates(device, dtype);
   const double work = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   for (int round = 0; round <= rounds; ++round) {
     for (Candidate& c : all) {
       const auto start = Clock::now();
-      const weft::Tensor r = weft::ops::matmul(a, b, {}, {.device = DeviceClass::gpu, .plan = c.plan});
+      const weft::ops::MatmulTuning tuning{.device = DeviceClass::gpu, .plan = c.plan};
+      const weft::Tensor r = packed ? weft::ops::matmul_int8(a, b, {}, tuning) : weft::ops::matmul(a, b, {}, tuning);
       device.synchronize();
       if (round > 0) c.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     }
   }
-  for (Candidate& c : all) {
-    std::sort(c.seconds.begin(), c.seconds.end());
-    fmt::print("{:8} {:5}x{:5}x{:5}  {:46} {:9.2f} TFLOP/s (best {:.2f})\n", to_string(dtype), m, k, n, c.name,
-               work / c.seconds[c.seconds.size() / 2] / 1e12, work / c.seconds.front() / 1e12);
+  for (const Candidate& c : all) {
+    fmt::print("{:8} {:5}x{:5}x{:5}  {:60} {:9.2f} {} (best {:.2f})\n", packed ? "8 bits" : to_string(dtype), m, k, n,
+               c.name, work / weft::median(c.seconds) / 1e12, packed ? "TOP/s" : "TFLOP/s",
+               work / *std::min_element(c.seconds.begin(), c.seconds.end()) / 1e12);
   }
   std::fflush(stdout);
 }
@@ -77,26 +119,29 @@ void compare(weft::Device& device, weft::DType dtype, std::int64_t m, std::int64
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool checked = false, small = false;
+  const weft::bench::TileOptions options = weft::bench::tile_options(argc, argv);
+  std::vector<weft::DType> dtypes;
   for (int i = 1; i < argc; ++i) {
-    checked = checked || std::strcmp(argv[i], "--checked") == 0;
-    small = small || std::strcmp(argv[i], "--short") == 0;
+    for (weft::DType dtype : {weft::f32, weft::f16, weft::u32}) {
+      if (argv[i] == to_string(dtype)) dtypes.push_back(dtype);
+    }
   }
+  if (dtypes.empty()) dtypes = {weft::f32, weft::f16, weft::u32};
   try {
-    weft::DeviceOptions options;
-    options.library_kernels_only = !checked;
-    weft::Device device = weft::Device::open(options);
-    fmt::print("{}, {} {}{}\n", device.adapter().name, weft::implementation_name(), weft::implementation_version(),
-               checked ? "" : ", library kernels only");
-    for (weft::DType dtype : {weft::f32, weft::f16}) {
+    weft::Device device = weft::bench::open_device(options.checked);
+    for (weft::DType dtype : dtypes) {
       if (dtype == weft::f16 && !device.features().f16) continue;
-      if (small) {
-        compare(device, dtype, 96, 96, 96, 1);
+      if (options.small) {
+        compare(device, dtype, 96, 96, 128, 1);
         continue;
       }
       for (std::int64_t n : {1024, 4096}) compare(device, dtype, n, n, n, 9);
-      compare(device, dtype, 4095, 4097, 4095, 5);
-      if (dtype == weft::f16) compare(device, dtype, 8192, 8192, 8192, 5);
+      if (dtype == weft::u32) {
+        compare(device, dtype, 4095, 4097, 4092, 5);
+      } else {
+        compare(device, dtype, 4095, 4097, 4095, 5);
+      }
+      if (dtype != weft::f32) compare(device, dtype, 8192, 8192, 8192, 5);
     }
   } catch (const weft::Error& e) {
     fmt::print(stderr, "weft_bench_gemm_tiles: {}\n", e.what());

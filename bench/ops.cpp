@@ -101,13 +101,15 @@ Host host(const Shape& shape) {
 }
 
 /// in/NAME: arrays of the host up, the op, the result in an array of the host.
-void add_in(const std::string& name, std::vector<Shape> shapes,
+void add_in(const std::string& name, const std::vector<Shape>& shapes,
             const std::function<Tensor(std::span<const Tensor>)>& op) {
   add("in/" + name, [=](benchmark::State& state) {
     std::vector<Host> hosts;
+    hosts.reserve(shapes.size());
     for (const Shape& s : shapes) hosts.push_back(host(s));
     measure(state, library_device(), 1, [&] {
       std::vector<Tensor> tensors;
+      tensors.reserve(hosts.size());
       for (const Host& h : hosts) tensors.push_back(library_device().upload(std::span<const float>(h.values), h.shape));
       benchmark::DoNotOptimize(op(tensors).to_host<float>());
     });

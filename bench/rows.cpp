@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/median.h"
 #include "ops/reduce.h"
 #include "ops/rows.h"
 #include "ops/rows_plan.h"
@@ -37,12 +38,6 @@ struct Row {
   double bytes = 0;  ///< read and written by a call
   std::function<void()> choose, call;
   std::vector<double> rates{};  ///< GB/s, one a round
-
-  double median() const {
-    std::vector<double> sorted = rates;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
-  }
 };
 
 constexpr int kCalls = 16;  // of a round, so that the wait is a small part
@@ -149,11 +144,12 @@ int run(std::int64_t floats, int rounds, std::string_view part) {
   std::printf("%s, %s %s, %lld Mi floats, %d rounds%s; GB/s (of the copy)\n", device().adapter().name.c_str(),
               std::string(weft::implementation_name()).c_str(), std::string(weft::implementation_version()).c_str(),
               static_cast<long long>(floats >> 20), rounds, unchecked ? ", unchecked" : "");
-  const double copy = rows.front().median();
+  const double copy = weft::median(rows.front().rates);
   for (const Row& row : rows) {
+    const double middle = weft::median(row.rates);
     const auto [low, high] = std::minmax_element(row.rates.begin(), row.rates.end());
-    std::printf("%-24s %-48s %8.1f (%.3f)  %8.1f .. %.1f\n", row.op.c_str(), row.way.c_str(), row.median(),
-                row.median() / copy, *low, *high);
+    std::printf("%-24s %-48s %8.1f (%.3f)  %8.1f .. %.1f\n", row.op.c_str(), row.way.c_str(), middle, middle / copy,
+                *low, *high);
   }
   return 0;
 }

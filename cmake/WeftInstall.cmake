@@ -15,6 +15,8 @@ install(TARGETS weft EXPORT weftTargets
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${weft_package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Of what is compiled in or lies beside the library.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(weft_native_file "")
 if(WEFT_WEBGPU STREQUAL "wgpu-native")

@@ -1,7 +1,8 @@
 # What the scripts beside this file share. Sourced, never run.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-state=$root/.weft
+# Where a link leads, so that worktrees which share one folder agree on what is ready.
+state=$(readlink -m "$root/.weft")
 
 say() { printf '%s: %s\n' "${0##*/}" "$*"; }
 
@@ -61,6 +62,7 @@ ensure_venv() {
   key="$venv $(readlink -f "$python") $(sha256sum < "$requirements")"
   if stamped "$venv/.stamp" "$key"; then return; fi
   say "making ${venv#"$root"/}"
+  rm -f "$venv/.stamp"  # first: what is interrupted below must not look whole
   rm -rf "$venv"
   "$python" -m venv "$venv"
   "$venv/bin/python" -m pip --quiet --disable-pip-version-check install --require-hashes --only-binary :all: \

@@ -1,5 +1,6 @@
 """What an installed wheel must do; script/wheel runs it in a fresh environment."""
 
+import importlib.metadata
 import pathlib
 import sys
 
@@ -10,6 +11,9 @@ import weft
 place = pathlib.Path(weft.__file__).parent
 assert pathlib.Path(sys.prefix) in place.parents, f"weft comes from {place}, not from the environment"
 assert (place / "py.typed").exists() and (place / "_weft.pyi").exists(), "no type stubs"
+files = {pathlib.Path(f).name for f in importlib.metadata.files("weft-gpu")}
+licences = {"LICENSE", "wgpu-native.txt", "wgpu-native-crates.txt", "fmt.txt", "nanobind.txt", "nlohmann-json.txt"}
+assert licences <= files, f"the wheel lacks licences: {licences - files}"
 
 x = np.random.default_rng(0).random((37, 64), np.float32)
 w = weft.asarray(np.ones((64, 8), np.float32))

@@ -10,10 +10,10 @@
 //   for min.
 // - Every call checks the size of every buffer, warm or not: Error{invalid_argument} names operand, held and needed
 //   bytes. An output that is also an input is Error{invalid_argument} with both names; of unary and binary too.
-// - free() of a handle that is not alive is an error. Handles start at 1 and are never reused.
+// - free() of a handle that is not alive is an error. Handles are never 0 and never given twice in a process, so one of
+//   another backend is refused (Error{foreign_buffer}) and never taken for one's own.
 // - Work is recorded and runs in the order of the calls, whatever thread makes them; synchronize() and copy_dtoh()
-// wait.
-//   An error in the numbers a call is given comes from that call; one of the device from the next that waits.
+//   wait. An error in the numbers a call is given comes from that call; one of the device from the next that waits.
 #pragma once
 
 #include <array>

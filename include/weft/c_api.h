@@ -77,7 +77,8 @@ weft_status weft_device_name(size_t index, char* name, size_t size);
 /* `adapter` is part of an adapter's name, or its index; NULL or "": the best. Nothing opens before weft_backend_init.
  */
 weft_status weft_backend_create(const char* adapter, weft_backend** backend);
-/* NULL is fine. Waits for nothing; handles of the backend end with it. */
+/* NULL is fine. Waits for nothing; handles of the backend end with it. A handle is good for the backend that gave it;
+ * another one answers WEFT_FOREIGN_BUFFER. No handle is 0. */
 void weft_backend_destroy(weft_backend* backend);
 weft_status weft_backend_init(weft_backend* backend);
 weft_status weft_backend_is_initialized(const weft_backend* backend, int32_t* initialized);

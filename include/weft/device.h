@@ -160,9 +160,14 @@ class Readback {
 };
 
 /// One WebGPU device with its queue, pools and caches. Copies share it; any thread may use it. The device lives as long
-/// as a copy of it, a stream or a tensor of it does; buffers and kernels may be dropped after it.
+/// as a copy of it, a stream or a tensor of it does; buffers and kernels may be dropped after it. Moving one copies it:
+/// no handle is ever empty.
 class Device {
  public:
+  Device(const Device&) = default;
+  Device& operator=(const Device&) = default;
+  ~Device() = default;
+
   /// Opens the adapter that `options` names. Blocks for the driver (milliseconds to a second). Throws
   /// Error{unsupported} when there is none, with what was probed, and Error{invalid_argument} when the wish matches
   /// none.
@@ -185,7 +190,8 @@ class Device {
 
   // -- memory ---------------------------------------------------------------------------------------------------
   /// `size` bytes, 0 allowed; contents undefined (recycled memory is not cleared). Throws Error{out_of_memory} or,
-  /// over Limits::max_buffer_size, Error{out_of_range} before any call to the driver.
+  /// over Limits::max_buffer_size, Error{out_of_range} before any call to the driver; Error{invalid_argument} for a
+  /// usage of nothing or with bits that Usage lacks.
   Buffer alloc(std::size_t size, Usage usage = kDefaultUsage);
   /// As alloc, cleared on the GPU, in order with recorded work.
   Buffer zeros_bytes(std::size_t size, Usage usage = kDefaultUsage);

@@ -50,14 +50,16 @@ constexpr GridFor grid_for(std::uint64_t elements) noexcept {
 struct GridAuto {};
 inline constexpr GridAuto kAutoGrid;
 
-/// A constant of the generated prelude: `const NAME: TYPE = VALUE;` or, with type "alias", `alias NAME = VALUE;`.
+/// A constant of the generated prelude: `const NAME: TYPE = VALUE;` or, with type "alias", `alias NAME = VALUE;`. Each
+/// name once.
 struct PreludeConstant {
   std::string name;
   std::string type;   ///< "u32", "i32", "f32", "bool", or "alias"
   std::string value;  ///< WGSL text
 };
 
-/// A pipeline-overridable constant: the value for an `override NAME` in the source, or for `@id(N)` when the name is N.
+/// A pipeline-overridable constant: the value, finite, for an `override NAME` in the source, or for `@id(N)` when the
+/// name is N.
 struct OverrideValue {
   std::string name;
   double value;
@@ -134,8 +136,9 @@ class Kernel {
   std::array<std::uint32_t, 3> workgroup_size() const;
 
   /// Records a dispatch. Bindings by name, in any order; each declared one exactly once. `params` must have the size of
-  /// `struct Params` (up to 15 bytes less are padded with zeros). Checks on every call: owners, usages, sizes, aliasing
-  /// of a written binding, grid limits. Throws Error before anything is recorded.
+  /// `struct Params`; padding behind its last member may be left out, and all of it where the entry point does not use
+  /// `params`. Checks on every call: owners, usages, sizes, aliasing of a written binding, grid limits. Throws Error
+  /// before anything is recorded.
   ///
   /// A struct as parameters is checked member by member (weft/params.h), once for each kernel and type: where `struct
   /// Params` has a scalar, the C++ struct must have the same kind of scalar at the same byte; a vector may come as a

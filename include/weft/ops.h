@@ -6,9 +6,10 @@
 // indices), unsupported (a limit of the device, named), foreign_buffer (operands of two devices).
 //
 // Types: operands of two dtypes promote as numpy does, within what Weft has: bool < i32, u32 < f16 < f32; an integer
-// with f16 gives f32; i32 with u32 gives i32 (numpy: int64). A Scalar is weak: it takes the tensor's dtype unless it is
-// of a higher kind (float with an integer tensor gives f32). Integers wrap. NaN, infinities and signed zeros follow
-// numpy.
+// with f16 gives f32; i32 with u32 gives i32 (numpy: int64), but comparisons of the two are exact, and divide and
+// arctan2 take each to f32. A Scalar is weak: it takes the tensor's dtype unless it is of a higher kind (float with an
+// integer tensor gives f32); a whole number that the dtype does not hold is refused, except in comparisons. Integers
+// wrap. NaN, infinities and signed zeros follow numpy.
 #pragma once
 
 #include <cstdint>
@@ -162,7 +163,7 @@ inline Tensor tanh(const Tensor& x) {
 
 /// Elements of `a` where `condition` (bool, or a number that is not 0) holds, else of `b`.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-/// max(low, min(x, high)); NaN stays NaN.
+/// min(max(x, low), high), so high where low is above it; NaN stays NaN.
 Tensor clamp(const Tensor& x, Scalar low, Scalar high);
 /// numpy's astype: float to integer truncates, saturates at the ends, NaN gives 0; to bool: not equal to 0.
 Tensor cast(const Tensor& x, DType dtype);
@@ -228,8 +229,7 @@ inline Tensor min(const Tensor& x, const ReduceOptions& o = {}) {
 struct VarOptions {
   std::optional<std::vector<std::int64_t>> axes{};
   bool keepdims = false;
-  std::int64_t ddof =
-      0;  ///< the divisor is count - ddof; below 1 it is 0, as in numpy: NaN, or inf where elements differ
+  double ddof = 0;  ///< the divisor is count - ddof; below 0 it is 0, as in numpy: NaN, or inf where elements differ
 };
 /// Mean squared distance to the mean, and its root; in f32, each block's squares around its own mean (no difference of
 /// large squares). f16 stays, else f32. No elements give NaN.
@@ -312,7 +312,8 @@ void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOpti
 
 /// a @ b of 8-bit integers with exact 32-bit sums (wrapping). a is [..., m, k / 4] and b is [..., n, k / 4] (b's rows
 /// are the columns of the product), u32 words of four packed values, the first in the low byte; each side is signed or
-/// not. Gives [..., m, n] in i32. k is a multiple of 4: pad with zeros.
+/// not. Gives [..., m, n] in i32. k is a multiple of 4: pad with zeros. Subgroup matrices multiply where the device has
+/// them for 8-bit integers, m and n are 16 or more and k 64 or more; else WGSL's packed dot products.
 struct Int8MatmulOptions {
   bool a_signed = true, b_signed = true;
 };

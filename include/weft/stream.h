@@ -59,7 +59,8 @@ class Stream {
 };
 
 /// While one lives, ops that this thread calls on the stream's device record into this stream instead of the default
-/// one, and Device::stream() gives it. Scopes nest; the innermost of a device counts. Stays on the thread that made it.
+/// one, and Device::stream() gives it. Scopes nest; the innermost of a device counts. Stays on the thread that made it;
+/// there scopes may end in any order.
 class StreamScope {
  public:
   explicit StreamScope(Stream stream);

@@ -62,9 +62,10 @@ struct TuneResult {
 
 struct TuneReport {
   std::vector<TuneResult> results;
-  std::size_t stored_before = 0;  ///< classes left alone, since they had a choice
-  std::size_t left = 0;           ///< shapes that the budget did not reach
-  bool gpu_times = false;         ///< by the device's timestamps; else by the host's clock
+  std::size_t stored_before = 0;   ///< classes left alone, since they had a choice
+  std::size_t without_choice = 0;  ///< shapes of which this device has one kernel alone
+  std::size_t left = 0;            ///< shapes that the budget did not reach
+  bool gpu_times = false;          ///< by the device's timestamps; else by the host's clock
   double seconds = 0;
 };
 

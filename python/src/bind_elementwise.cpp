@@ -95,7 +95,8 @@ Array clip(ArrayLike x, nb::handle low, nb::handle high) {
   };
   const std::optional<ElementOperand> a = bound(low);
   const std::optional<ElementOperand> b = bound(high);
-  if (a && b && a->is_number() && b->is_number()) return element_clamp(out, a->number(), b->number());
+  if (a && b && a->is_number() && b->is_number() && !a->is_huge() && !b->is_huge())
+    return element_clamp(out, a->number(), b->number());
   if (!a && !b) return Array(Tensor(out.tensor()));
   if (!a) return element_binary(BinaryOp::minimum, out, *b);
   if (!b) return element_binary(BinaryOp::maximum, out, *a);

@@ -86,6 +86,7 @@ void bind_indexing(nb::module_& m) {
     const PadMode mode = to_pad_mode(mode_given);
     const Scalar value = to_scalar(value_given);
     std::vector<PadWidth> pads;
+    pads.reserve(widths.size());
     for (const auto& [before, after] : widths) pads.push_back({before, after});
     return record([&] { return pad(x, pads, mode, value); });
   });

@@ -26,6 +26,10 @@ SlidingWindow to_window(nb::handle stride, nb::handle padding, nb::handle dilati
   SlidingWindow w;
   w.stride = for_axes(stride, axes, "stride");
   w.dilation = for_axes(dilation, axes, "dilation");
+  if (nb::isinstance<nb::str>(padding)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("padding is '{}'", nb::cast<std::string>(padding)),
+                "give a number, one for each spatial axis, or a pair (before, after) for each");
+  }
   bool pairs = false;
   if (PySequence_Check(padding.ptr()) != 0) {
     for (const nb::handle item : nb::borrow<nb::sequence>(padding)) pairs = pairs || PySequence_Check(item.ptr()) != 0;

@@ -1,6 +1,9 @@
 // Products of matrices.
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "ops/infer.h"
 #include "weft_python.h"
 
 namespace weft::python {
@@ -36,8 +39,8 @@ void bind_products(nb::module_& m) {
   m.def(
       "gemm",
       [](ArrayLike x1, ArrayLike x2, OptionalArray x3, double alpha, double beta, bool transpose_a, bool transpose_b) {
-        const Tensor a = to_tensor(x1);
-        const Tensor b = to_tensor(x2);
+        Tensor a = to_tensor(x1);
+        Tensor b = to_tensor(x2);
         const Tensor c = to_tensor(x3);
         if (a.rank() < 2 || b.rank() < 2) {
           throw Error(ErrorCode::invalid_argument,
@@ -50,9 +53,22 @@ void bind_products(nb::module_& m) {
           shape.push_back(a.shape()[a.rank() - (transpose_a ? 1 : 2)]);
           shape.push_back(b.shape()[b.rank() - (transpose_b ? 2 : 1)]);
           Device device = a.device();
-          Tensor out = device.empty(shape, a.dtype());
+          // Arrays of several dtypes meet in one, as beside an operator; products of float16 go into float32 as they
+          // are.
+          const DType operands = ops::promote(a.dtype(), b.dtype());
+          const DType dtype = c && beta != 0 ? ops::promote(operands, c.dtype()) : operands;
+          if (!(dtype == DType::f32 && a.dtype() == DType::f16 && b.dtype() == DType::f16)) {
+            if (a.dtype() != dtype) a = cast(a, dtype);
+            if (b.dtype() != dtype) b = cast(b, dtype);
+          }
+          Tensor out = device.empty(shape, dtype);
           GemmOptions options{.alpha = alpha, .beta = 0, .transpose_a = transpose_a, .transpose_b = transpose_b};
-          if (c && beta != 0) options.residual = beta == 1 ? c : binary(BinaryOp::multiply, c, Scalar(beta));
+          if (c && beta != 0) {
+            // A whole number leaves integers integers.
+            const bool whole = beta == std::trunc(beta) && std::abs(beta) < 0x1p31;
+            const Scalar factor = whole ? Scalar(static_cast<std::int64_t>(beta)) : Scalar(beta);
+            options.residual = beta == 1 ? c : binary(BinaryOp::multiply, c, factor);
+          }
           gemm_into(out, a, b, options);
           return out;
         });

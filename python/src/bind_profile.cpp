@@ -11,7 +11,7 @@ class PyProfiler {
  public:
   explicit PyProfiler(const Device& device) : profiler_(std::in_place, device) {}
   ~PyProfiler() {
-    if (forked()) new std::optional<Profiler>(std::move(profiler_));  // on purpose
+    if (forked()) new (std::nothrow) std::optional<Profiler>(std::move(profiler_));  // on purpose
   }
   PyProfiler(const PyProfiler&) = delete;
   PyProfiler& operator=(const PyProfiler&) = delete;

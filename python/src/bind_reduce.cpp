@@ -14,6 +14,18 @@ constexpr std::pair<ReduceOp, const char*> kReduce[] = {
 
 void bind_reduce(nb::module_& m) {
   for (const auto& [op, name] : kReduce) {
+    const bool adds = op == ReduceOp::sum || op == ReduceOp::mean || op == ReduceOp::prod;
+    if (!adds) {
+      m.def(
+          name,
+          [op = op](ArrayLike x, AxesLike axis, bool keepdims) {
+            const Tensor t = to_tensor(x);
+            const ReduceOptions options{.axes = to_axes(axis), .keepdims = keepdims};
+            return record([&] { return reduce(op, t, options); });
+          },
+          nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false);
+      continue;
+    }
     m.def(
         name,
         [op = op](ArrayLike x, AxesLike axis, bool keepdims, DTypeLike dtype_given) {
@@ -21,8 +33,11 @@ void bind_reduce(nb::module_& m) {
           const ReduceOptions options{.axes = to_axes(axis), .keepdims = keepdims};
           const auto dtype = to_optional_dtype(dtype_given);
           return record([&] {
-            // Of a sum in another dtype the elements are cast first, as numpy does.
-            return dtype && *dtype != t.dtype() ? reduce(op, cast(t, *dtype), options) : reduce(op, t, options);
+            if (!dtype) return reduce(op, t, options);
+            // As numpy does, the elements are cast first. A mean keeps its fractions until the end.
+            const bool first = *dtype != t.dtype() && (op != ReduceOp::mean || is_float(*dtype));
+            const Tensor out = reduce(op, first ? cast(t, *dtype) : t, options);
+            return out.dtype() == *dtype ? out : cast(out, *dtype);
           });
         },
         nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false, nb::kw_only(),

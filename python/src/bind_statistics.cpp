@@ -7,12 +7,12 @@ void bind_statistics(nb::module_& m) {
   const auto spread = [&](const char* name, auto make, const char* doc) {
     m.def(
         name,
-        [make](ArrayLike x_given, AxesLike axis, std::int64_t correction, bool keepdims) {
+        [make](ArrayLike x_given, AxesLike axis, double correction, bool keepdims) {
           const Tensor x = to_tensor(x_given);
           const VarOptions options{.axes = to_axes(axis), .keepdims = keepdims, .ddof = correction};
           return record([&] { return make(x, options); });
         },
-        nb::arg("x"), nb::arg("axis") = nb::none(), nb::kw_only(), nb::arg("correction") = 0,
+        nb::arg("x"), nb::arg("axis") = nb::none(), nb::kw_only(), nb::arg("correction") = 0.0,
         nb::arg("keepdims") = false, doc);
   };
   spread(

@@ -20,7 +20,7 @@ struct PyStream : Held<std::pair<Device, Stream>> {
 /// at the interpreter's end, never. Holds the device, so that its last handle is not dropped under the lock.
 class Callback {
  public:
-  Callback(nb::handle function, Device device) : function_(function.inc_ref().ptr()), device_(std::move(device)) {}
+  Callback(nb::handle function, const Device& device) : function_(function.inc_ref().ptr()), device_(device) {}
   ~Callback() {
     if (interpreter_ending()) return;
     const nb::gil_scoped_acquire locked;
@@ -73,7 +73,7 @@ class PyReadback {
         device.read_async(dense.buffer(), static_cast<std::size_t>(dense.offset()) * size_of(dense.dtype()), bytes_));
   }
   ~PyReadback() {
-    if (forked()) new std::optional<Readback>(std::move(readback_));  // on purpose
+    if (forked()) new (std::nothrow) std::optional<Readback>(std::move(readback_));  // on purpose
   }
   PyReadback(const PyReadback&) = delete;
   PyReadback& operator=(const PyReadback&) = delete;

@@ -1,4 +1,8 @@
 // Views, and functions that move elements.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "trace.h"
 #include "weft_python.h"
 
@@ -43,11 +47,31 @@ void bind_views(nb::module_& m) {
       nb::arg("x"), nb::arg("shape"), "A view.");
   m.def(
       "expand_dims",
-      [](ArrayLike x, std::int64_t axis) {
+      [](ArrayLike x, ShapeLike axis_given) {
         const Tensor t = to_tensor(x);
-        return record([&] { return expand_dims(t, axis); });
+        std::vector<std::int64_t> axes = to_integers(axis_given.given, "axis");
+        return record([&] {
+          if (axes.size() == 1) return expand_dims(t, axes[0]);
+          // Each names a place of the result: from the front they go in by turns.
+          const auto rank = static_cast<std::int64_t>(t.rank() + axes.size());
+          for (std::int64_t& axis : axes) {
+            if (axis < -rank || axis >= rank) {
+              throw Error(ErrorCode::out_of_range,
+                          fmt::format("expand_dims: axis {} is out of range for a result of {} dimensions", axis, rank),
+                          fmt::format("use axes from {} to {}", -rank, rank - 1));
+            }
+            if (axis < 0) axis += rank;
+          }
+          std::sort(axes.begin(), axes.end());
+          if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) {
+            throw Error(ErrorCode::invalid_argument, "expand_dims: an axis is given twice", "name each new axis once");
+          }
+          Tensor out = t;
+          for (const std::int64_t axis : axes) out = expand_dims(out, axis);
+          return out;
+        });
       },
-      nb::arg("x"), nb::arg("axis") = 0, "A new axis of length 1 at this place. A view.");
+      nb::arg("x"), nb::arg("axis") = 0, "New axes of length 1 at these places of the result. A view.");
   m.def("_slice", [](ArrayLike x, std::int64_t axis, std::optional<std::int64_t> start,
                      std::optional<std::int64_t> stop, std::int64_t step) {
     const Tensor t = to_tensor(x);
@@ -58,11 +82,15 @@ void bind_views(nb::module_& m) {
       [](nb::handle arrays, AxesLike axis) {
         std::vector<Tensor> parts = tensors(arrays);
         const auto at = to_axes(axis);
+        if (at && at->size() != 1) {
+          throw Error(ErrorCode::invalid_argument, fmt::format("concat: {} axes given", at->size()),
+                      "give one, or None for the flattened arrays");
+        }
         return record([&] {
           if (!at) {
             for (Tensor& p : parts) p = reshape(p, {-1});
           }
-          return concat(parts, at ? at->at(0) : 0);
+          return concat(parts, at ? at->front() : 0);
         });
       },
       nb::arg("arrays"), nb::arg("axis") = 0,

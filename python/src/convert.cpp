@@ -40,7 +40,8 @@ std::int64_t to_integer(nb::handle h, const char* what) {
   return value;
 }
 
-bool number(nb::handle h, std::optional<Scalar>& out) {
+/// `wide`: a whole number of more than 64 bits comes out as a float; else it is refused.
+bool number(nb::handle h, std::optional<Scalar>& out, bool wide = false) {
   PyObject* const p = h.ptr();
   if (PyBool_Check(p)) {
     out.emplace(p == Py_True);
@@ -50,9 +51,14 @@ bool number(nb::handle h, std::optional<Scalar>& out) {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(p, &overflow);
     if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (overflow != 0 && wide) {
+      out.emplace(PyLong_AsDouble(p));
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      return true;
+    }
     if (overflow != 0) {
       throw Error(ErrorCode::out_of_range,
-                  fmt::format("the number {} does not fit 64 bits", nb::cast<std::string>(nb::repr(h))),
+                  fmt::format("the number {:.40} does not fit 64 bits", nb::cast<std::string>(nb::repr(h))),
                   "use a smaller number, or a float");
     }
     out.emplace(std::int64_t{value});
@@ -100,11 +106,11 @@ Tensor to_tensor(OptionalArray a) {
 std::optional<Operand> try_operand(nb::handle h, const Device* beside) {
   if (is_array(h)) return Operand(array_tensor(h));
   std::optional<Scalar> scalar;
-  if (number(h, scalar)) return Operand(*scalar);
+  if (number(h, scalar, true)) return Operand(scalar.value());
   const nb::object function = python_function("weft._convert", "operand");
   const nb::object made = beside == nullptr ? function(h) : function(h, PyDevice(*beside));
   if (is_array(made)) return Operand(array_tensor(made));
-  if (number(made, scalar)) return Operand(*scalar);
+  if (number(made, scalar, true)) return Operand(scalar.value());
   return std::nullopt;
 }
 
@@ -129,14 +135,14 @@ Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DTy
 
 Scalar to_scalar(NumberLike n) {
   std::optional<Scalar> scalar;
-  if (number(n.given, scalar)) return *scalar;
+  if (number(n.given, scalar)) return scalar.value();
   // numpy's scalars and 0-d arrays.
   const nb::object made = python_function("weft._convert", "number")(n.given);
   if (!number(made, scalar)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{} is no number", nb::cast<std::string>(nb::repr(n.given))),
                 "give a bool, int or float");
   }
-  return *scalar;
+  return scalar.value();
 }
 
 DType to_dtype(DTypeLike d) {
@@ -152,12 +158,10 @@ std::optional<DType> to_optional_dtype(DTypeLike d) {
 
 std::vector<std::int64_t> to_integers(nb::handle h, const char* what) {
   std::vector<std::int64_t> out;
-  if (PyLong_Check(h.ptr())) {
+  // numpy's integers and arrays of no axes are no sequences, whatever they claim; all else is refused in to_integer.
+  const auto has_no_axes = [&] { return nb::hasattr(h, "ndim") && nb::cast<int>(h.attr("ndim")) == 0; };
+  if (PyLong_Check(h.ptr()) || nb::isinstance<nb::str>(h) || PySequence_Check(h.ptr()) == 0 || has_no_axes()) {
     out.push_back(to_integer(h, what));
-    return out;
-  }
-  if (nb::isinstance<nb::str>(h) || PySequence_Check(h.ptr()) == 0) {
-    out.push_back(to_integer(h, what));  // numpy's integers; all else is refused there
     return out;
   }
   for (const nb::handle item : nb::borrow<nb::sequence>(h)) out.push_back(to_integer(item, what));

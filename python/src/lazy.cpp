@@ -216,8 +216,28 @@ LazyNode::~LazyNode() {
   if (newest == this) newest = before;
 }
 
+namespace {
+
+/// Operands that were recorded since the node was made are tensors of their own now, and may be too many together.
+void cut(LazyNode& node) {
+  for (Measure{node}; !fits(node); Measure{node}) {
+    LazyNode* largest = nullptr;
+    for (const LazyInput& input : node.inputs) {
+      LazyNode* inner = pending_in(input);
+      if (inner == nullptr) continue;
+      Measure{*inner};
+      if (largest == nullptr || inner->tensors > largest->tensors) largest = inner;
+    }
+    if (largest == nullptr) return;  // one operation alone always fits
+    force(*largest);
+  }
+}
+
+}  // namespace
+
 const Tensor& force(LazyNode& node) {
   if (node.value) return *node.value;
+  cut(node);
   // The expression is read under the interpreter's lock; another thread may record it too, and the first one counts.
   Tensor made = Builder().run(node);
   if (!node.value) {
@@ -251,8 +271,8 @@ Array::Array(std::shared_ptr<LazyNode> node) : node_(std::move(node)), trace_(cu
 Array::~Array() {
   if (node_) node_->held = false;
   if (forked()) [[unlikely]] {  // on purpose
-    new Tensor(std::move(tensor_));
-    new std::shared_ptr<LazyNode>(std::move(node_));
+    new (std::nothrow) Tensor(std::move(tensor_));
+    new (std::nothrow) std::shared_ptr<LazyNode>(std::move(node_));
   }
 }
 
@@ -314,7 +334,10 @@ std::optional<ElementOperand> try_element(nb::handle h, const Device* beside) {
   auto operand = try_operand(h, beside);
   if (!operand) return std::nullopt;
   if (auto* tensor = std::get_if<Tensor>(&*operand)) return ElementOperand(std::move(*tensor));
-  return ElementOperand(std::get<Scalar>(*operand));
+  const Scalar& number = std::get<Scalar>(*operand);
+  // A whole number that came out as a float is one of more than 64 bits.
+  const bool whole = PyFloat_Check(h.ptr()) == 0 && PyIndex_Check(h.ptr()) != 0;
+  return ElementOperand(number, whole && std::holds_alternative<double>(number.value));
 }
 
 ElementOperand to_element(OperandLike a) {
@@ -328,6 +351,10 @@ ElementOperand to_element(ArrayLike a) {
 }
 
 ElementOperand number_array(const ElementOperand& number, const Device& device, std::optional<DType> beside) {
+  if (number.is_huge() && !(beside && is_float(*beside))) {
+    throw Error(ErrorCode::out_of_range, "a number of more than 64 bits that no array of floats stands beside",
+                "use a smaller number, or a float");
+  }
   return ElementOperand(to_tensor(Operand(number.number()), device, beside));
 }
 
@@ -349,6 +376,19 @@ Array element_unary(UnaryOp op, const ElementOperand& x) {
 }
 
 Array element_binary(BinaryOp op, const ElementOperand& a, const ElementOperand& b) {
+  if (a.is_number() || b.is_number()) {
+    const ElementOperand& number = a.is_number() ? a : b;
+    const ElementOperand& other = a.is_number() ? b : a;
+    if (ops::is_comparison(op)) {
+      const BinaryOp code = a.is_number() ? ops::swapped(op) : op;
+      const auto fitting = ops::comparison_beside(other.dtype(), code, number.number());
+      if (fitting) return element_binary(fitting->op, other, ElementOperand(fitting->number));
+      if (a.is_number()) return element_binary(code, other, number);
+    } else if (number.is_huge() && !is_float(other.dtype())) {
+      throw Error(ErrorCode::out_of_range, "a number of more than 64 bits beside an array of integers",
+                  "use a smaller number, or a float");
+    }
+  }
   if (lazy && share_device(a, b)) {
     const bool numbers = a.is_number() || b.is_number();
     const ElementOperand& first = a.is_number() ? b : a;
@@ -410,7 +450,7 @@ Array element_cast(const ElementOperand& x, DType dtype) {
 
 Array element_clamp(const ElementOperand& x, const Scalar& low, const Scalar& high) {
   if (lazy) {
-    // max(low, min(x, high)), both in the dtype that all three meet in.
+    // min(max(x, low), high), both in the dtype that all three meet in.
     const DType meets = ops::promote(ops::promote(x.dtype(), low), high);
     if (can_wait(x.device(), x.shape(), meets)) {
       const auto step = [&](BinaryOp op, LazyInput input, const Scalar& bound) {
@@ -420,10 +460,10 @@ Array element_clamp(const ElementOperand& x, const Scalar& low, const Scalar& hi
         node->inputs = {std::move(input), LazyNumber{bound, meets}, {}};
         return finish(std::move(node));
       };
-      ops::ElementProgram().scalar(low, meets);
-      const Array capped = step(
-          BinaryOp::minimum, x.dtype() == meets ? x.input() : LazyInput(element(element_cast(x, meets)).input()), high);
-      return step(BinaryOp::maximum, element(capped).input(), low);
+      ops::ElementProgram().scalar(high, meets);
+      const Array raised = step(
+          BinaryOp::maximum, x.dtype() == meets ? x.input() : LazyInput(element(element_cast(x, meets)).input()), low);
+      return step(BinaryOp::minimum, element(raised).input(), high);
     }
   }
   const Tensor& t = x.tensor();

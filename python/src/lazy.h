@@ -58,22 +58,25 @@ struct LazyNode {
 class ElementOperand {
  public:
   explicit ElementOperand(const Array& array) : array_(&array) {}
-  explicit ElementOperand(Scalar number) : number_(number) {}
+  explicit ElementOperand(Scalar number, bool huge = false) : number_(number), huge_(huge) {}
   explicit ElementOperand(Tensor tensor) : own_(std::move(tensor)) {}
 
   bool is_number() const noexcept { return number_.has_value(); }
-  const Scalar& number() const { return *number_; }
-  DType dtype() const noexcept { return array_ != nullptr ? array_->dtype() : own_->dtype(); }
-  const Shape& shape() const noexcept { return array_ != nullptr ? array_->shape() : own_->shape(); }
-  const Device& device() const { return array_ != nullptr ? array_->device() : own_->device(); }
+  const Scalar& number() const { return number_.value(); }
+  /// A whole number of more than 64 bits, held as a float: not for arithmetic with integers.
+  bool is_huge() const noexcept { return huge_; }
+  DType dtype() const noexcept { return array_ != nullptr ? array_->dtype() : own_.value().dtype(); }
+  const Shape& shape() const noexcept { return array_ != nullptr ? array_->shape() : own_.value().shape(); }
+  const Device& device() const { return array_ != nullptr ? array_->device() : own_.value().device(); }
   /// Recorded first when it is pending.
-  const Tensor& tensor() const { return array_ != nullptr ? array_->get() : *own_; }
+  const Tensor& tensor() const { return array_ != nullptr ? array_->get() : own_.value(); }
   /// For a program: pending or not.
   LazyInput input() const;
 
  private:
   const Array* array_ = nullptr;
   std::optional<Scalar> number_;
+  bool huge_ = false;
   std::optional<Tensor> own_;
 };
 

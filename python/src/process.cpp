@@ -47,6 +47,7 @@ void at_exit() {
     Device device = default_held->peek();
     if (!device.lost()) device.synchronize({.deadline = std::chrono::seconds(5)});
   } catch (const std::exception&) {
+    // The device is lost, or the deadline passed.
   }
   delete default_held;
   default_held = nullptr;

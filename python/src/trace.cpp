@@ -80,7 +80,7 @@ class PyGraph {
     for (Slot& r : results_) r.used = graph_.uses(r.tensor.buffer());
   }
   ~PyGraph() {
-    if (forked()) new PyGraph(std::move(*this));  // on purpose
+    if (forked()) new (std::nothrow) PyGraph(std::move(*this));  // on purpose
   }
   PyGraph(const PyGraph&) = delete;
   PyGraph& operator=(const PyGraph&) = delete;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -62,7 +63,7 @@ class Held {
   Held& operator=(const Held&) = delete;
   Held& operator=(Held&&) = delete;
   ~Held() {
-    if (forked()) new T(std::move(value_));  // on purpose
+    if (forked()) new (std::nothrow) T(std::move(value_));  // on purpose
   }
 
   const T& get() const {

@@ -92,7 +92,51 @@ def __iter__(self):
 
 
 def __contains__(self, value) -> bool:
-    return bool((self == value).any())
+    same = self == value
+    return bool(same.any()) if isinstance(same, Array) else False  # what is no number is in no array
+
+
+def __divmod__(self, other) -> tuple[Array, Array]:
+    return self // other, self % other
+
+
+def __rdivmod__(self, other) -> tuple[Array, Array]:
+    return other // self, other % self
+
+
+def __round__(self, ndigits: int | None = None):
+    """Of an array of no axes, as of a number; of others each element, to whole numbers."""
+    if self.ndim == 0:
+        return round(self.item(), ndigits)
+    if ndigits:
+        raise InvalidArgument(f"round() of an array to {ndigits} digits", "round to whole numbers, or x.numpy()")
+    return _weft.round(self)
+
+
+def __trunc__(self) -> int:
+    return int(_one(self, "trunc()"))
+
+
+def __format__(self, spec: str) -> str:
+    """Of an array of no axes, as of its number."""
+    if not spec:
+        return str(self)
+    if self.ndim == 0:
+        return format(self.item(), spec)
+    raise TypeError(f"weft: the format {spec!r} of an array of shape {self.shape}. Fix: format x.item() or x.numpy().")
+
+
+def __copy__(self) -> Array:
+    return self.copy()
+
+
+def __deepcopy__(self, memo) -> Array:
+    return self.copy()
+
+
+def __reduce__(self):
+    """Pickled by value; it comes back on the default device."""
+    return _convert.asarray, (self.numpy(),)
 
 
 def __setitem__(self, key, value):
@@ -173,11 +217,36 @@ def squeeze(self, axis=None) -> Array:
     return _functions.squeeze(self, axis)
 
 
+def _no_out(out) -> None:
+    if out is not None:
+        raise InvalidArgument("out: arrays never change", "leave out away, and take what is returned")
+
+
 def _reduction(name: str):
     function = getattr(_weft, name)
 
-    def method(self, axis=None, keepdims: bool = False) -> Array:
+    def plain(self, axis=None, keepdims: bool = False, *, out=None) -> Array:
+        _no_out(out)  # numpy's functions pass it: np.max(x)
         return function(self, axis, keepdims)
+
+    def adding(self, axis=None, keepdims: bool = False, *, dtype=None, out=None) -> Array:
+        _no_out(out)
+        return function(self, axis, keepdims, dtype=dtype)
+
+    method = adding if name in ("sum", "mean", "prod") else plain
+    method.__name__ = name
+    return method
+
+
+def _spread(name: str):
+    function = getattr(_weft, name)
+
+    def method(
+        self, axis=None, *, correction: float = 0, keepdims: bool = False, ddof: float | None = None, dtype=None, out=None
+    ) -> Array:
+        _no_out(out)
+        x = self if dtype is None else astype(self, dtype, copy=False)
+        return function(x, axis, correction=correction if ddof is None else ddof, keepdims=keepdims)
 
     method.__name__ = name
     return method
@@ -192,12 +261,15 @@ def _add(name: str, f) -> None:
 def _attach() -> None:
     for f in (
         __array__, __array_namespace__, __dlpack__, __dlpack_device__, __bool__, __int__, __float__, __complex__,
-        __index__, __iter__, __contains__, __setitem__, __repr__, __str__, item, tolist, astype, to_device, reshape,
-        transpose, flatten, copy, squeeze,
+        __index__, __iter__, __contains__, __divmod__, __rdivmod__, __round__, __trunc__, __format__, __copy__,
+        __deepcopy__, __reduce__, __setitem__, __repr__, __str__, item, tolist, astype, to_device, reshape, transpose,
+        flatten, copy, squeeze,
     ):  # fmt: skip
         _add(f.__name__, f)
     for name in ("sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin"):
         _add(name, _reduction(name))
+    for name in ("var", "std"):
+        _add(name, _spread(name))
     # numpy leaves operators between its arrays and ours to ours.
     Array.__array_priority__ = 1000
 

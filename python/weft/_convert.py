@@ -66,7 +66,7 @@ def _refuse(values: np.ndarray, bad: np.ndarray, target: np.dtype) -> None:
     at = tuple(int(i) for i in np.argwhere(bad)[0])
     place = f" at {at[0] if len(at) == 1 else at}" if at else ""
     hint = "scale the values" if target.kind == "f" else "clip the values, or pass dtype='float32'"
-    raise OutOfRange(f"the {values.dtype} value {values[at]}{place} does not fit {target}", hint)
+    raise OutOfRange(f"the {values.dtype} value {values[at]!s}{place} does not fit {target}", hint)
 
 
 def converted(values: np.ndarray, target: np.dtype) -> np.ndarray:
@@ -140,7 +140,7 @@ def _of_array(x: Array, wanted, device, copy) -> Array:
 
 def duplicate(x: Array) -> Array:
     """New memory with the same elements."""
-    return _weft.concat([_weft.reshape(x, (1, *x.shape))]).__getitem__(0) if x.size else x
+    return _weft.concat([x]) if x.ndim else _weft.concat([x[None]])[0]
 
 
 def _host_array(obj) -> np.ndarray:
@@ -156,16 +156,29 @@ def _host_array(obj) -> np.ndarray:
         values = np.asarray(obj)
     except ValueError as e:  # rows of different lengths
         raise InvalidArgument(f"asarray: numpy makes no array of it: {e}", "make the rows equally long") from None
+    if values.dtype == object and any(type(i) is int for i in values.flat):
+        too_large = [i for i in values.flat if type(i) is int and not -(2**63) <= i < 2**64]
+        if too_large:
+            raise OutOfRange(f"the number {str(too_large[0])[:40]} does not fit 64 bits", "use a smaller number, or a float")
     if isinstance(obj, (list, tuple)) and values.size == 0 and values.dtype == np.float64:
         return values.astype(np.float32)
     return values
 
 
 def _without_arrays(items):
-    """Lists may hold Arrays (of no axes, mostly): numpy would walk through them an element at a time."""
-    if any(isinstance(i, (Array, list, tuple)) for i in items):
-        return [i.numpy() if isinstance(i, Array) else _without_arrays(i) if isinstance(i, (list, tuple)) else i for i in items]
+    """Lists may hold Arrays (of no axes, mostly): numpy would walk through them an element at a time. And of masked
+    arrays in a list it would show what is masked."""
+    if any(isinstance(i, (Array, list, tuple, np.ma.MaskedArray)) for i in items):
+        return [_item_without_arrays(i) for i in items]
     return items
+
+
+def _item_without_arrays(item):
+    if isinstance(item, Array):
+        return item.numpy()
+    if isinstance(item, np.ma.MaskedArray):
+        raise DTypeError("masked arrays have no counterpart", "fill the masked elements first: x.filled(0)")
+    return _without_arrays(item) if isinstance(item, (list, tuple)) else item
 
 
 def _by_dlpack(obj) -> np.ndarray:
@@ -184,7 +197,8 @@ def from_dlpack(x, /, *, device: Device | None = None, copy: bool | None = None)
         raise DTypeError(f"from_dlpack: {type(x).__name__} has no __dlpack__", "use weft.asarray")
     if copy is False:
         raise BufferError("weft: from_dlpack with copy=False: values must be copied to the device. Fix: leave copy out.")
-    return asarray(_by_dlpack(x), device=device)
+    # numpy's own DLPack refuses other byte orders.
+    return asarray(x if isinstance(x, np.ndarray) else _by_dlpack(x), device=device)
 
 
 def operand(obj, device: Device | None = None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -11,6 +12,30 @@ from weft._errors import InvalidArgument, OutOfRange
 from weft._weft import Array, Device
 
 _asarray = _convert.asarray
+
+
+def _whole_numbers(name: str, what: str, given) -> tuple[int, ...]:
+    """One whole number or several: Python's, numpy's, arrays of no axes, or a sequence of these."""
+    try:
+        return (operator.index(given),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(i) for i in given)
+    except TypeError:
+        raise InvalidArgument(f"{name}: {what} is {given!r}", "give a whole number, or several") from None
+
+
+def _whole_number(name: str, what: str, given) -> int:
+    try:
+        return operator.index(given)
+    except TypeError:
+        raise InvalidArgument(f"{name}: {what} is {given!r}", "give a whole number") from None
+
+
+def _axes(name: str, axis, rank: int) -> list[int]:
+    """One axis or several, each from 0 on."""
+    return [_axis(name, a, rank) for a in _whole_numbers(name, "axis", axis)]
 
 
 def _axis(name: str, axis: int, rank: int) -> int:
@@ -42,7 +67,7 @@ def squeeze(x, axis: int | tuple[int, ...] | None = None) -> Array:
     if axis is None:
         axes = {k for k, n in enumerate(x.shape) if n == 1}
     else:
-        axes = {_axis("squeeze", a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)}
+        axes = set(_axes("squeeze", axis, x.ndim))
     for k in axes:
         if x.shape[k] != 1:
             raise InvalidArgument(f"squeeze: axis {k} of {x.shape} has length {x.shape[k]}", "name axes of length 1")
@@ -52,8 +77,7 @@ def squeeze(x, axis: int | tuple[int, ...] | None = None) -> Array:
 def flip(x, axis: int | tuple[int, ...] | None = None) -> Array:
     """The other way round along these axes, or all. A view."""
     x = _asarray(x)
-    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    flipped = {_axis("flip", a, x.ndim) for a in axes}
+    flipped = set(range(x.ndim)) if axis is None else set(_axes("flip", axis, x.ndim))
     return x[tuple(slice(None, None, -1) if k in flipped else slice(None) for k in range(x.ndim))]
 
 
@@ -62,12 +86,15 @@ def roll(x, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = N
     x = _asarray(x)
     if axis is None:
         return _weft.reshape(roll(_weft.reshape(x, (-1,)), shift, 0), x.shape)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    axes = _axes("roll", axis, x.ndim)
+    shifts = _whole_numbers("roll", "shift", shift)
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    if len(axes) == 1:
+        axes *= len(shifts)
     if len(shifts) != len(axes):
         raise InvalidArgument(f"roll: {len(shifts)} shifts for {len(axes)} axes", "give one for each")
-    for s, a in zip(shifts, axes):
-        k = _axis("roll", a, x.ndim)
+    for s, k in zip(shifts, axes):
         n = x.shape[k]
         if n and s % n:
             x = _weft.concat([_weft._slice(x, k, n - s % n, None, 1), _weft._slice(x, k, 0, n - s % n, 1)], k)
@@ -77,8 +104,8 @@ def roll(x, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = N
 def moveaxis(x, source, destination) -> Array:
     """Axes to new places, the others in order. A view."""
     x = _asarray(x)
-    origins = [_axis("moveaxis", a, x.ndim) for a in ((source,) if isinstance(source, int) else source)]
-    targets = [_axis("moveaxis", a, x.ndim) for a in ((destination,) if isinstance(destination, int) else destination)]
+    origins = _axes("moveaxis", source, x.ndim)
+    targets = _axes("moveaxis", destination, x.ndim)
     if len(origins) != len(targets) or len(set(origins)) != len(origins) or len(set(targets)) != len(targets):
         raise InvalidArgument(f"moveaxis: from {source} to {destination}", "name each axis once on both sides")
     order = [k for k in range(x.ndim) if k not in origins]
@@ -120,7 +147,11 @@ def broadcast_arrays(*arrays) -> tuple[Array, ...]:
 
 
 def broadcast_shapes(*shapes) -> tuple[int, ...]:
-    return np.broadcast_shapes(*shapes)
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " and ".join(str(s) for s in shapes)
+        raise InvalidArgument(f"broadcast_shapes: {listed} do not broadcast", "make lengths equal, or 1") from None
 
 
 def _scan(op: str):
@@ -136,6 +167,8 @@ def _scan(op: str):
         if dtype is not None:
             x = astype(x, dtype, copy=False)
         out = _weft._scan(x, op, axis, exclusive, reverse)
+        if dtype is not None:
+            out = astype(out, dtype, copy=False)  # of bools, which are counted in int32
         if not include_initial:
             return out
         k = _axis(f"cumulative_{op}", axis, x.ndim)
@@ -153,12 +186,22 @@ cumulative_prod = _scan("prod")
 cumulative_prod.__doc__ = """Running product, as cumulative_sum."""
 
 
-def diff(x, /, *, axis: int = -1, n: int = 1) -> Array:
-    """Each element less the one before, n times over."""
+def diff(x, /, *, axis: int = -1, n: int = 1, prepend=None, append=None) -> Array:
+    """Each element less the one before, n times over; of bools whether they differ. prepend, append: put at the ends
+    first."""
     x = _asarray(x)
     k = _axis("diff", axis, x.ndim)
+    if n < 0:
+        raise InvalidArgument(f"diff: {n} times", "use a count from 0 on")
+    ends = [None if e is None else _asarray(e, device=x.device) for e in (prepend, append)]
+    # A number stands for a slice of it.
+    before, after = ([_weft.broadcast_to(e, x.shape[:k] + (1,) + x.shape[k + 1 :]) if e.ndim == 0 else e]
+                     if e is not None else [] for e in ends)  # fmt: skip
+    if n and (before or after):
+        x = _weft.concat([*before, x, *after], k)
+    step = _weft.not_equal if x.dtype == _convert.BOOL else _weft.subtract
     for _ in range(n):
-        x = _weft.subtract(_weft._slice(x, k, 1, None, 1), _weft._slice(x, k, None, -1, 1))
+        x = step(_weft._slice(x, k, 1, None, 1), _weft._slice(x, k, None, -1, 1))
     return x
 
 
@@ -167,15 +210,12 @@ def split(x, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> list[
     x = _asarray(x)
     k = _axis("split", axis, x.ndim)
     n = x.shape[k]
-    if isinstance(indices_or_sections, int):
-        if indices_or_sections < 1 or n % indices_or_sections:
-            raise InvalidArgument(
-                f"split: an axis of length {n} into {indices_or_sections} equal parts", "give a divisor, or indices"
-            )
-        step = n // indices_or_sections
-        ends = [step * i for i in range(1, indices_or_sections)]
-    else:
-        ends = [int(i) for i in indices_or_sections]
+    ends = list(_whole_numbers("split", "indices_or_sections", indices_or_sections))
+    if not hasattr(indices_or_sections, "__len__") or getattr(indices_or_sections, "ndim", 1) == 0:
+        (count,) = ends
+        if count < 1 or n % count:
+            raise InvalidArgument(f"split: an axis of length {n} into {count} equal parts", "give a divisor, or indices")
+        ends = [n // count * i for i in range(1, count)]
     return [_weft._slice(x, k, a, b, 1) for a, b in zip([None, *ends], [*ends, None])]
 
 
@@ -183,23 +223,50 @@ def pad(x, pad_width, mode: str = "constant", constant_values=0) -> Array:
     """numpy.pad: a number for all, (before, after) for all axes, or a pair for each. mode: "constant", "edge",
     "reflect" or "wrap". Negative widths cut off."""
     x = _asarray(x)
-    widths = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (x.ndim, 2))
+    try:
+        widths = np.asarray(pad_width)
+        widths = np.broadcast_to(widths.astype(np.int64, casting="safe"), (x.ndim, 2))
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"pad: widths {pad_width!r} for an array of {x.ndim} axes",
+            "give a whole number, (before, after), or such a pair for each axis",
+        ) from None
     return _weft._pad(x, [(int(a), int(b)) for a, b in widths], mode, constant_values)
 
 
-def repeat(x, repeats: int, /, *, axis: int | None = None) -> Array:
-    """Each element so many times, along an axis or of the flattened array."""
+def repeat(x, repeats, /, *, axis: int | None = None) -> Array:
+    """Each element so many times, along an axis or of the flattened array. repeats: a number, or one for each place
+    along the axis (read on the host)."""
     x = _asarray(x)
-    return _weft._repeat(_weft.reshape(x, (-1,)), repeats, 0) if axis is None else _weft._repeat(x, repeats, axis)
+    if axis is None:
+        x, axis = _weft.reshape(x, (-1,)), 0
+    try:
+        return _weft._repeat(x, operator.index(repeats), axis)
+    except TypeError:
+        pass
+    counts = repeats.numpy() if isinstance(repeats, Array) else np.asarray(repeats)
+    if counts.size == 0:
+        counts = counts.astype(np.int64)
+    k = _axis("repeat", axis, x.ndim)
+    if counts.dtype.kind not in "iu" or counts.shape not in ((1,), (x.shape[k],)):
+        raise InvalidArgument(
+            f"repeat: counts of {counts.dtype} and shape {counts.shape} for axis {k} of {x.shape}",
+            f"give a whole number, or {x.shape[k]} of them",
+        )
+    if counts.size and counts.min() < 0:
+        raise InvalidArgument(f"repeat: {counts.min()} times", "use counts from 0 on")
+    if counts.size == 1:
+        return _weft._repeat(x, int(counts[0]), k)
+    return _weft.take(x, np.repeat(np.arange(x.shape[k], dtype=np.int64), counts), k)
 
 
 def tile(x, repetitions: int | tuple[int, ...], /) -> Array:
     """The whole so many times along each axis."""
     x = _asarray(x)
-    counts = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
-    rank = len(counts) if len(counts) > x.ndim else x.ndim
+    counts = _whole_numbers("tile", "repetitions", repetitions)
+    rank = max(len(counts), x.ndim)
     x = _weft.reshape(x, (1,) * (rank - x.ndim) + x.shape)
-    return _weft._tile(x, [1] * (rank - len(counts)) + [int(c) for c in counts])
+    return _weft._tile(x, [1] * (rank - len(counts)) + list(counts))
 
 
 # -- making --------------------------------------------------------------------------------------------------------
@@ -213,14 +280,23 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device: Device | None = N
 
 
 def linspace(start, stop, /, num: int = 50, *, dtype=None, device: Device | None = None, endpoint: bool = True) -> Array:
-    """num numbers from start to stop, evenly spaced. Worked out on the host in float64."""
-    values = np.linspace(start, stop, num, endpoint=endpoint)
+    """num numbers from start to stop, evenly spaced; of integers the next below. Worked out on the host in float64."""
+    num = _whole_number("linspace", "num", num)
+    if num < 0:
+        raise InvalidArgument(f"linspace: {num} numbers", "give a count from 0 on")
+    values = np.linspace(_convert.number(start), _convert.number(stop), num, endpoint=endpoint)
+    if dtype is not None and _convert.dtype(dtype).kind in "iu":
+        values = np.floor(values)
     return _asarray(values, dtype=_convert.FLOAT32 if dtype is None else dtype, device=device)
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype=None, device: Device | None = None) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere."""
-    columns = n_rows if n_cols is None else n_cols
+    n_rows = _whole_number("eye", "n_rows", n_rows)
+    columns = n_rows if n_cols is None else _whole_number("eye", "n_cols", n_cols)
+    if n_rows < 0 or columns < 0:
+        raise InvalidArgument(f"eye: {n_rows} rows and {columns} columns", "use lengths of 0 or more")
+    k = max(-n_rows, min(_whole_number("eye", "k", k), columns))  # past the corners there is no diagonal
     row = _weft.reshape(_weft._arange(0, n_rows, 1, None, device), (n_rows, 1))
     return _weft._astype(_weft.equal(row + k, _weft._arange(0, columns, 1, None, device)), dtype or _convert.FLOAT32)
 
@@ -262,7 +338,7 @@ def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
 
 
 def _truth(x) -> Array:
-    x = _asarray(x)
+    x = _asarray(bool(x) if type(x) in (int, float) else x)
     return x if x.dtype == _convert.BOOL else _weft._astype(x, _convert.BOOL)
 
 
@@ -278,7 +354,56 @@ def logical_xor(x1, x2) -> Array:
     return _weft.bitwise_xor(_truth(x1), _truth(x2))
 
 
-def logaddexp(x1, x2) -> Array:
+def _to_float32(x) -> tuple[Array, np.dtype]:
+    """What these functions compute in, and the dtype of their result: float16 has too little room between steps, and
+    integers wrap."""
+    x = _asarray(x)
+    return _weft._astype(x, _convert.FLOAT32), _convert.FLOAT16 if x.dtype == _convert.FLOAT16 else _convert.FLOAT32
+
+
+def _to_float32s(x1, x2):
+    """The same for two, of which one may be a number, weak as beside an operator."""
+    both = [x.item() if isinstance(x, np.generic) else x for x in (x1, x2)]
+    both = [x if type(x) in (bool, int, float) else _asarray(x) for x in both]
+    if not any(isinstance(x, Array) for x in both):
+        both[0] = _asarray(both[0])
+    dtypes = [x.dtype for x in both if isinstance(x, Array)]
+    half = _convert.FLOAT16 in dtypes and all(d in (_convert.FLOAT16, _convert.BOOL) for d in dtypes)
+    a, b = (_weft._astype(x, _convert.FLOAT32) if isinstance(x, Array) else float(x) for x in both)
+    return a, b, _convert.FLOAT16 if half else _convert.FLOAT32
+
+
+def _unary_in_float32(f):
+    def run(x) -> Array:
+        x, dtype = _to_float32(x)
+        return _weft._astype(f(x), dtype)
+
+    run.__name__ = run.__qualname__ = f.__name__
+    run.__doc__ = f.__doc__
+    return run
+
+
+def _binary_in_float32(f):
+    def run(x1, x2) -> Array:
+        x1, x2, dtype = _to_float32s(x1, x2)
+        return _weft._astype(f(x1, x2), dtype)
+
+    run.__name__ = run.__qualname__ = f.__name__
+    run.__doc__ = f.__doc__
+    return run
+
+
+def _below_zero(x) -> Array:
+    """Of float32, a zero's sign too."""
+    return _weft.less(_weft.where(_weft.equal(x, 0), _weft.reciprocal(x), x), 0)
+
+
+def _with_sign(size, x) -> Array:
+    return _weft.where(_below_zero(x), -size, size)
+
+
+@_binary_in_float32
+def logaddexp(x1, x2):
     """log(exp(x1) + exp(x2)), without overflow."""
     high, low = _weft.maximum(x1, x2), _weft.minimum(x1, x2)
     # Of two equal infinities the difference would be NaN.
@@ -286,59 +411,66 @@ def logaddexp(x1, x2) -> Array:
     return high + _weft.log1p(_weft.exp(gap))
 
 
-def sinh(x) -> Array:
+@_unary_in_float32
+def sinh(x):
     size = _weft.abs(x)
     grown = _weft.expm1(_weft.minimum(size, 20.0))
     small = 0.5 * (grown + grown / (grown + 1.0))
     root = _weft.exp(0.5 * size)  # its square may be twice the largest float
-    return copysign(_weft.where(_weft.greater(size, 20.0), 0.5 * root * root, small), x)
+    return _with_sign(_weft.where(_weft.greater(size, 20.0), 0.5 * root * root, small), x)
 
 
-def cosh(x) -> Array:
+@_unary_in_float32
+def cosh(x):
     root = _weft.exp(0.5 * _weft.abs(x))
     half = 0.5 * root * root
     return half + 0.25 / half
 
 
-def asin(x) -> Array:
-    x = _asarray(x)
+@_unary_in_float32
+def asin(x):
     return _weft.atan2(x, _weft.sqrt((1.0 - x) * (1.0 + x)))
 
 
-def acos(x) -> Array:
-    x = _asarray(x)
+@_unary_in_float32
+def acos(x):
     return _weft.atan2(_weft.sqrt((1.0 - x) * (1.0 + x)), x)
 
 
-def atan(x) -> Array:
+@_unary_in_float32
+def atan(x):
     return _weft.atan2(x, 1.0)
 
 
-def asinh(x) -> Array:
+@_unary_in_float32
+def asinh(x):
     size = _weft.abs(x)
     # Past 1e9 the 1 below the root is gone, and the square would overflow.
     small = _weft.minimum(size, 1e9)
     exact = _weft.log1p(small + small * small / (1.0 + _weft.sqrt(1.0 + small * small)))
-    return copysign(_weft.where(_weft.greater(size, 1e9), _weft.log(size) + math.log(2), exact), x)
+    return _with_sign(_weft.where(_weft.greater(size, 1e9), _weft.log(size) + math.log(2), exact), x)
 
 
-def acosh(x) -> Array:
-    x = _asarray(x)
-    small = _weft.minimum(x, 1e9) - 1.0
+@_unary_in_float32
+def acosh(x):
+    small = _weft.clip(x, -1.0, 1e9) - 1.0  # below 1, and so NaN, wherever x is
     exact = _weft.log1p(small + _weft.sqrt(small * (small + 2.0)))
-    return _weft.where(x > 1e9, _weft.log(x) + math.log(2), exact)
+    return _weft.where(_weft.greater(x, 1e9), _weft.log(x) + math.log(2), _weft.where(_weft.less(x, 1), math.nan, exact))
 
 
-def atanh(x) -> Array:
+@_unary_in_float32
+def atanh(x):
     size = _weft.abs(x)
-    return copysign(0.5 * _weft.log1p(2.0 * size / (1.0 - size)), x)
+    return _with_sign(0.5 * _weft.log1p(2.0 * size / (1.0 - size)), x)
 
 
-def log10(x) -> Array:
+@_unary_in_float32
+def log10(x):
     return _weft.log(x) * (1 / math.log(10))
 
 
-def hypot(x1, x2) -> Array:
+@_binary_in_float32
+def hypot(x1, x2):
     """sqrt(x1^2 + x2^2), the larger taken out first."""
     a, b = _weft.abs(x1), _weft.abs(x2)
     high, low = _weft.maximum(a, b), _weft.minimum(a, b)
@@ -348,16 +480,15 @@ def hypot(x1, x2) -> Array:
     return _weft.where(infinite, math.inf, high * _weft.sqrt(1.0 + ratio * ratio))
 
 
-def copysign(x1, x2) -> Array:
-    """The size of x1 with the sign of x2, a zero's too."""
-    negative = _weft.less(_weft.where(_weft.equal(x2, 0), _weft.reciprocal(x2), x2), 0)
-    size = _weft.abs(x1)
-    return _weft.where(negative, -size, size)
+@_binary_in_float32
+def copysign(x1, x2):
+    """The size of x1 with the sign of x2, a zero's too. Integers give float32."""
+    return _with_sign(_weft.abs(x1), x2)
 
 
 def signbit(x) -> Array:
-    x = _asarray(x)
-    return _weft.less(_weft.where(x == 0, _weft.reciprocal(x), x), 0)
+    """Whether the sign is a minus, a zero's too."""
+    return _below_zero(_to_float32(x)[0])
 
 
 # -- products ------------------------------------------------------------------------------------------------------
@@ -414,13 +545,15 @@ def outer(x1, x2) -> Array:
 def tensordot(x1, x2, /, *, axes=2) -> Array:
     """numpy.tensordot: sums over `axes` axes at the end of x1 and the start of x2, or over two lists of axes."""
     a, b = _asarray(x1), _asarray(x2)
-    if isinstance(axes, int):
-        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-        if axes < 0 or axes > a.ndim or axes > b.ndim:
-            raise InvalidArgument(f"tensordot: axes={axes} for arrays of {a.ndim} and {b.ndim} axes", "sum over fewer")
+    if hasattr(axes, "__len__"):
+        if len(axes) != 2:
+            raise InvalidArgument(f"tensordot: axes={axes!r}", "give a number of axes, or those of x1 and those of x2")
+        left, right = _axes("tensordot", axes[0], a.ndim), _axes("tensordot", axes[1], b.ndim)
     else:
-        left = [_axis("tensordot", k, a.ndim) for k in axes[0]]
-        right = [_axis("tensordot", k, b.ndim) for k in axes[1]]
+        count = _whole_number("tensordot", "axes", axes)
+        left, right = list(range(a.ndim - count, a.ndim)), list(range(count))
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise InvalidArgument(f"tensordot: axes={count} for arrays of {a.ndim} and {b.ndim} axes", "sum over fewer")
     if [a.shape[k] for k in left] != [b.shape[k] for k in right]:
         raise InvalidArgument(f"tensordot: {a.shape} and {b.shape} differ on the axes summed", "make them equal")
     keep_a = [k for k in range(a.ndim) if k not in left]

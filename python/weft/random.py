@@ -8,6 +8,17 @@ Each draw moves its generator on. Not for secrets.
 
 from __future__ import annotations
 
+import copyreg
+
 from weft._weft import Generator
+
+
+def _generator(seed: int, offset: int) -> Generator:
+    g = Generator(seed)
+    g.offset = offset
+    return g
+
+
+copyreg.pickle(Generator, lambda g: (_generator, (g.seed, g.offset)))
 
 __all__ = ["Generator"]

@@ -10,6 +10,8 @@
 #include <unordered_map>
 
 #include "backend/narrow.h"
+#include "base/refuse.h"
+#include "memory/registry.h"
 #include "ops/matmul_plan.h"
 #include "weft/error.h"
 #include "weft/indexing.h"
@@ -19,10 +21,6 @@ namespace weft {
 namespace {
 
 using Handle = ComputeBackend::Handle;
-
-[[noreturn]] void refuse(const std::string& what, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, what, std::move(fix));
-}
 
 /// Products and sums of lengths as they come from outside: past 2^62 they can't be meant.
 std::uint64_t times(std::string_view op, std::uint64_t a, std::uint64_t b) {
@@ -59,8 +57,7 @@ struct ComputeBackend::State {
   const DeviceOptions options;
   mutable std::mutex mutex;
   std::optional<Device> device;
-  std::unordered_map<Handle, Buffer> buffers;
-  Handle next = 1;
+  std::unordered_map<Handle, Buffer> buffers;  ///< by Buffer::id()
 
   Device open(std::string_view op) const {
     const std::lock_guard lock(mutex);
@@ -72,13 +69,26 @@ struct ComputeBackend::State {
   }
 
   Buffer find(std::string_view op, std::string_view name, Handle handle) const {
-    const std::lock_guard lock(mutex);
-    const auto it = buffers.find(handle);
-    if (it == buffers.end()) {
-      refuse(fmt::format("{}: {} is handle {}, which is not alive", op, name, handle),
-             "use a handle that alloc gave and free did not take");
+    {
+      const std::lock_guard lock(mutex);
+      const auto it = buffers.find(handle);
+      if (it != buffers.end()) return it->second;
     }
-    return it->second;
+    refuse_dead(fmt::format("{}: {} is", op, name), handle);
+  }
+
+  /// Of a handle that is not in `buffers`.
+  [[noreturn]] void refuse_dead(const std::string& what, Handle handle) const {
+    const std::uint64_t own = open(what).id();
+    const std::optional<memory::Found> found = memory::find_buffer(handle);
+    if (found && found->owner != own) {
+      throw Error(ErrorCode::foreign_buffer,
+                  fmt::format("{} handle {}, which device {} owns, and this backend is on device {}", what, handle,
+                              found->owner, own),
+                  "use it with the backend that gave it");
+    }
+    refuse(fmt::format("{} handle {}, which is not alive", what, handle),
+           "use a handle that alloc gave and free did not take");
   }
 };
 
@@ -206,10 +216,14 @@ BackendCapabilities ComputeBackend::capabilities() const {
 
 BackendTile ComputeBackend::recommended_tile_for(std::uint64_t m, std::uint64_t n, std::uint64_t k) const {
   const Device d = state_->open("recommended_tile_for");
+  // Past 2^31 nothing changes any more, and the planner's products of these stay inside 64 bits.
+  const auto planned = [](std::uint64_t length) {
+    return std::clamp<std::uint64_t>(length, 1, std::uint64_t{1} << 31);
+  };
   ops::MatmulProblem problem;
-  problem.m = std::max<std::uint64_t>(m, 1);
-  problem.n = std::max<std::uint64_t>(n, 1);
-  problem.k = std::max<std::uint64_t>(k, 1);
+  problem.m = planned(m);
+  problem.n = planned(n);
+  problem.k = planned(k);
   problem.subgroup = ops::fixed_subgroup(d.features());
   const auto kind = d.adapter().type == AdapterType::cpu ? ops::DeviceClass::cpu : ops::DeviceClass::gpu;
   const ops::MatmulPlan plan = ops::choose(kind, d.limits(), problem);
@@ -232,8 +246,8 @@ ComputeBackend::Handle ComputeBackend::alloc(std::size_t bytes) {
                 "work in parts");
   }
   Buffer buffer = device.zeros_bytes((bytes + 3) / 4 * 4);
+  const Handle handle = buffer.id();
   const std::lock_guard lock(state_->mutex);
-  const Handle handle = state_->next++;
   state_->buffers.emplace(handle, std::move(buffer));
   return handle;
 }
@@ -241,13 +255,15 @@ ComputeBackend::Handle ComputeBackend::alloc(std::size_t bytes) {
 void ComputeBackend::free(Handle handle) {
   state_->open("free");
   Buffer dropped;  // goes after the lock
-  const std::lock_guard lock(state_->mutex);
-  const auto it = state_->buffers.find(handle);
-  if (it == state_->buffers.end()) {
-    refuse(fmt::format("free: handle {} is not alive", handle), "free each handle that alloc gave once");
+  {
+    const std::lock_guard lock(state_->mutex);
+    const auto it = state_->buffers.find(handle);
+    if (it != state_->buffers.end()) {
+      dropped = std::move(it->second);
+      state_->buffers.erase(it);
+    }
   }
-  dropped = std::move(it->second);
-  state_->buffers.erase(it);
+  if (!dropped) state_->refuse_dead("free: this is", handle);
 }
 
 void ComputeBackend::copy_htod(Handle to, std::span<const std::byte> bytes) {

@@ -8,8 +8,10 @@
 #include <span>
 #include <string>
 
+#include "base/refuse.h"
 #include "weft/backend.h"
 #include "weft/error.h"
+#include "weft/shape.h"
 
 struct weft_backend {
   explicit weft_backend(const weft::DeviceOptions& options) : backend(options) {}
@@ -21,6 +23,7 @@ namespace {
 using weft::ComputeBackend;
 using weft::Error;
 using weft::ErrorCode;
+using weft::refuse;
 
 thread_local std::string last_error;
 
@@ -48,10 +51,6 @@ weft_status guarded(Work&& work) noexcept {
   } catch (...) {
     return fail(ErrorCode::internal, "an exception that is no std::exception. Fix: report this.");
   }
-}
-
-[[noreturn]] void refuse(const std::string& what, const std::string& fix) {
-  throw Error(ErrorCode::invalid_argument, what, fix);
 }
 
 template <class T>
@@ -88,6 +87,10 @@ std::array<std::uint64_t, N> lengths(const std::uint64_t* values, const char* na
 
 std::span<const std::uint64_t> shape_of(const std::uint64_t* shape, std::size_t rank) {
   if (rank > 0) given(shape, "shape");
+  if (rank > weft::kMaxRank) {  // before as much is read
+    refuse(fmt::format("a rank of {}, over the {} that arrays may have", rank, weft::kMaxRank),
+           fmt::format("give a rank of at most {}", weft::kMaxRank));
+  }
   return {shape, rank};
 }
 
@@ -123,7 +126,10 @@ const char* weft_status_name(weft_status status) {
 }
 
 weft_status weft_device_count(size_t* count) {
-  return guarded([&] { given(count, "count") = ComputeBackend::available_devices().size(); });
+  return guarded([&] {
+    size_t& out = given(count, "count");
+    out = ComputeBackend::available_devices().size();
+  });
 }
 
 weft_status weft_device_name(size_t index, char* name, size_t size) {
@@ -185,7 +191,10 @@ weft_status weft_backend_recommended_tile(const weft_backend* backend, uint64_t 
 }
 
 weft_status weft_alloc(weft_backend* backend, size_t bytes, weft_handle* handle) {
-  return guarded([&] { given(handle, "handle") = backend_of(backend).alloc(bytes); });
+  return guarded([&] {
+    weft_handle& out = given(handle, "handle");  // before anything is made: C++ takes the right side of `=` first
+    out = backend_of(backend).alloc(bytes);
+  });
 }
 
 weft_status weft_free(weft_backend* backend, weft_handle handle) {

@@ -21,7 +21,9 @@ std::string_view to_string(ErrorCode code) noexcept {
 }
 
 namespace {
-std::string without_full_stop(std::string text) {
+/// Names that callers give may hold zero bytes, at which what() would end, without its fix.
+std::string shown(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\0");
   while (!text.empty() && (text.back() == '.' || text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
 }
@@ -29,8 +31,8 @@ std::string without_full_stop(std::string text) {
 
 Error::Error(ErrorCode code, const std::string& message, std::string fix)
     : code_(code),
-      message_(without_full_stop(message)),
-      fix_(without_full_stop(std::move(fix))),
+      message_(shown(message)),
+      fix_(shown(std::move(fix))),
       // A message that ends a line (a compiler's listing, a caret) keeps its shape: the fix goes below it.
       what_(message_ + (message.ends_with('\n') ? "\nFix: " : ". Fix: ") + fix_ + ".") {}
 

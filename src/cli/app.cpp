@@ -6,10 +6,12 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/error_report.h"
 #include "cli/interrupt.h"
+#include "cli/process.h"
 #include "expr/diagnostic.h"
 #include "expr/names.h"
 #include "weft/device.h"
@@ -68,6 +70,7 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  prepare_process();
   CLI::App app("Array work on any GPU that has WebGPU.", "weft");
   app.set_version_flag("--version", std::string("weft ") + std::string(version()) + " (" +
                                         std::string(implementation_name()) + " " + implementation_version() + ")");
@@ -92,11 +95,17 @@ int run(int argc, char** argv) {
   try {
     check_command(words);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
-    app.parse(words);
+    try {
+      app.parse(words);
+    } catch (const CLI::Success& help) {  // --help, --version
+      app.exit(help);
+    } catch (const std::system_error& error) {  // as printing throws it
+      if (!standard_output_failed()) throw;
+      finish_standard_output(error.code());
+    }
+    finish_standard_output();
     return 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
-      return app.exit(error);  // --help, --version
     return report_usage(app, error);
   } catch (const Error& error) {
     print_error(error);

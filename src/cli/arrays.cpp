@@ -89,6 +89,10 @@ void check_output(const std::filesystem::path& path) {
     throw Error(ErrorCode::io_error, fmt::format("{}: {}", path.string(), why), std::move(fix));
   };
   if (path.empty() || std::filesystem::is_directory(path, error)) fail("not a file to write", "give a file's name");
+  if (path.extension() == ".npz" || path.extension() == ".safetensors") {
+    fail(fmt::format("results are written as .npy, not as {}", path.extension().string()),
+         fmt::format("write {}", std::filesystem::path(path).replace_extension(".npy").string()));
+  }
   if (!std::filesystem::is_directory(folder, error)) {
     fail(fmt::format("there is no folder '{}'", folder.string()), "make the folder first, or correct the path");
   }
@@ -97,6 +101,14 @@ void check_output(const std::filesystem::path& path) {
                             ? access(path.c_str(), W_OK) == 0
                             : access(folder.c_str(), W_OK | X_OK) == 0 && (!exists || access(path.c_str(), W_OK) == 0);
   if (!writable) fail("no permission to write there", "choose another path, or change its permissions");
+}
+
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const auto whole = [](const std::filesystem::path& path) {
+    std::error_code error;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  return a == b || whole(a) == whole(b);
 }
 
 void save(const std::filesystem::path& path, const Tensor& like, const HostBytes& bytes) {

@@ -41,9 +41,11 @@ HostBytes download(const Tensor& tensor, Progress* progress = nullptr);
 /// A pipe or device: what is written there is gone from us at once.
 bool is_written_in_place(const std::filesystem::path& path);
 
-/// Throws Error{io_error} when `path` can't be written later: no such folder, no permission, a folder itself. Creates
-/// nothing.
+/// Throws Error{io_error} when `path` can't be written later: no such folder, no permission, a folder itself; or when
+/// it has the name of a format that is not written. Creates nothing.
 void check_output(const std::filesystem::path& path);
+/// True when both name one file, there or not.
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// io::save_npy, with interrupts held back while the file is being written.
 void save(const std::filesystem::path& path, const Tensor& like, const HostBytes& bytes);

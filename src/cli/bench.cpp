@@ -258,7 +258,7 @@ double share(const std::vector<Row>& rows, const Row& row) {
 void run_bench(const BenchOptions& options) {
   if (!(options.seconds > 0 && options.seconds <= 600)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--seconds is {}", options.seconds),
-                "give a time above 0, such as 1");
+                "give seconds above 0 and up to 600, such as 1");
   }
   const Device device = open_device(options.device, KernelsOf::library);
   Progress progress;
@@ -274,7 +274,7 @@ void run_bench(const BenchOptions& options) {
       if (!r.beside.empty()) row["share"] = share(rows, r);
       out["rows"].push_back(std::move(row));
     }
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return;
   }
   fmt::print("{}, {}, {} {}\n", device.adapter().name, device.adapter().driver, implementation_name(),

@@ -1,5 +1,6 @@
 #include "cli/error_report.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "cli/app.h"
+#include "expr/utf8.h"
 
 namespace weft::cli {
 namespace {
@@ -17,11 +19,27 @@ bool use_colour() {
   return isatty(STDERR_FILENO) == 1 && (plain == nullptr || *plain == '\0');
 }
 
+/// Names of files and words of the command line come as they are; what in them would steer a terminal is spelled out.
+std::string for_terminal(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const expr::CodePoint c = expr::decode_utf8(text, i);
+    const std::string_view bytes = text.substr(i, c.length);
+    i += c.length;
+    if (c.valid && (expr::is_printable(c.value) || c.value == '\n' || c.value == '\t')) {
+      out += bytes;
+      continue;
+    }
+    for (const char byte : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  }
+  return out;
+}
+
 }  // namespace
 
 void print_error(const Error& error) {
   std::fflush(stdout);
-  std::string text = error.what();
+  std::string text = for_terminal(error.what());
   if (!use_colour()) {
     std::fprintf(stderr, "weft: %s\n", text.c_str());
     return;
@@ -34,7 +52,7 @@ void print_error(const Error& error) {
 void print_note(std::string_view note) {
   // A progress line may stand there.
   const char* clear = isatty(STDERR_FILENO) == 1 ? "\r\x1b[2K" : "";
-  std::fprintf(stderr, "%sweft: note: %.*s\n", clear, static_cast<int>(note.size()), note.data());
+  std::fprintf(stderr, "%sweft: note: %s\n", clear, for_terminal(note).c_str());
 }
 
 int exit_status(const Error& error) noexcept {

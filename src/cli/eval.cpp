@@ -78,7 +78,7 @@ void evaluate(const EvalOptions& options) {
   Progress progress(!options.common.no_progress);
   const Expression expression = Expression::parse(options.expression);
   if (!options.output.empty()) check_output(options.output);
-  check_trace_file(options.common.trace);
+  check_trace_file(options.common.trace, options.output);
   std::optional<EvalInputs> inputs;
   {
     const Stopwatch watch(report.times.load);
@@ -128,7 +128,7 @@ void evaluate(const EvalOptions& options) {
   if (options.common.json) {
     const nlohmann::json out = {
         {"result", result_json(options, result)}, {"device", device_json(*device)}, {"stats", to_json(report)}};
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
   } else if (options.output.empty()) {
     fmt::print("{}\n", io::format_array(io::file_dtype(result.type.dtype), result.type.shape, result.bytes.span(),
                                         static_cast<std::size_t>(options.common.threshold)));

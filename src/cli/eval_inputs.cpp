@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -22,6 +24,22 @@ void print_note_of(const io::ComputableFile& file, const std::string& name) {
   if (const auto note = file.note()) print_note(fmt::format("{}: {}", name, *note));
 }
 
+/// What was meant as a number and is none that we read would be looked for as a file, and that be all that is said.
+void refuse_unreadable_number(const std::string& name, const std::string& value) {
+  std::error_code error;
+  if (std::filesystem::exists(value, error)) return;
+  const std::string_view digits = std::string_view(value).substr(value.find_first_not_of("+-") == 1 ? 1 : 0);
+  const bool is_word = digits == "inf" || digits == "nan" || digits == "True" || digits == "False" || digits == "None";
+  const bool begins_as_number = digits[0] >= '0' && digits[0] <= '9' && digits.find('/') == std::string_view::npos &&
+                                digits.find('.') == digits.rfind('.');
+  const bool has_file_name = value.ends_with(".npy") || value.ends_with(".npz") || value.ends_with(".safetensors");
+  if (!is_word && (!begins_as_number || has_file_name)) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}={}: no file, and no decimal number of at most 64 bits", name, value),
+              fmt::format("{}, or correct the path",
+                          is_word ? fmt::format("write {} into the expression", value) : "correct the number"));
+}
+
 }  // namespace
 
 EvalInputs::EvalInputs(const std::vector<std::string>& words, const CommonOptions& options) {
@@ -34,6 +52,7 @@ EvalInputs::EvalInputs(const std::vector<std::string>& words, const CommonOption
       types_.emplace(name, *number);
       continue;
     }
+    refuse_unreadable_number(name, value);
     io::ComputableFile file(io::ArrayFile::open(value), value, options.allow_downcast);
     const Shape& shape = file.file().shape();
     types_.emplace(name, TensorType{shape, file.dtype(), value});

@@ -42,19 +42,20 @@ StreamDecision::StreamDecision(const Expression& expression, const Device& devic
                       need.largest_tensor > device.limits().max_storage_binding_size;
   if (!better) return;
   make_plan();
-  if (plan_->refusal && (options.always || too_large)) throw *plan_->refusal;
-  streams_ = !plan_->refusal;
+  const std::optional<Error>& refusal = plan().refusal;
+  if (refusal && (options.always || too_large)) throw *refusal;
+  streams_ = !refusal;
 }
 
 bool StreamDecision::falls_back() {
   if (options_.never) return false;
   // Less each time, so that there is an end; a device that had no room for the first array tells nothing.
-  const std::uint64_t had = streams_ ? plan_->bytes : device_.stats().peak_bytes;
+  const std::uint64_t had = streams_ ? plan().bytes : device_.stats().peak_bytes;
   memory_ = std::min(memory_ / 2, had != 0 ? had / 2 : memory_);
   if (memory_ == 0) return false;
   plan_.reset();
   make_plan();
-  streams_ = !plan_->refusal;
+  streams_ = !plan().refusal;
   return streams_;
 }
 

@@ -39,7 +39,8 @@ class StreamDecision {
   bool falls_back();
   /// For evaluate_in_blocks.
   std::uint64_t memory() const noexcept { return memory_; }
-  const StreamPlan& plan() const noexcept { return *plan_; }
+  /// Where streams() or falls_back() is true.
+  const StreamPlan& plan() const { return plan_.value(); }
 
  private:
   void make_plan();

@@ -37,6 +37,7 @@ nlohmann::json limits_json(const Limits& l) {
 /// As "f16>f32 16x16x16".
 std::vector<std::string> subgroup_matrices(const Features& f) {
   std::vector<std::string> out;
+  out.reserve(f.subgroup_matrices.size());
   for (const SubgroupMatrix& s : f.subgroup_matrices) {
     out.push_back(fmt::format("{}>{} {}x{}x{}", s.in, s.out, s.m, s.n, s.k));
   }
@@ -120,7 +121,7 @@ void info(const std::string& wanted, bool memory, bool json) {
     out["tuned_choices"] = tuned_choices(device).size();
     if (memory) out["memory"] = nlohmann::json::parse(device.memory().to_json());
     for (const AdapterInfo& a : adapters) out["adapters"].push_back(adapter_json(a));
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return;
   }
   fmt::print("{} adapter{}; * is the one that would be opened\n", adapters.size(), adapters.size() == 1 ? "" : "s");

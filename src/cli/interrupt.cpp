@@ -15,12 +15,27 @@ volatile std::sig_atomic_t pending = 0;
 volatile std::sig_atomic_t line_visible = 0;
 const char* volatile unfinished = nullptr;
 
+/// Signals whose status a shell tells apart from an end of our own making.
+bool is_of_the_surroundings(int signal) {
+  return signal == SIGPIPE || signal == SIGHUP || signal == SIGQUIT;
+}
+
 [[noreturn]] void leave(int signal) {
   if (line_visible != 0) {
     constexpr std::string_view kClear = "\r\x1b[2K";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, kClear.data(), kClear.size());
   }
   if (unfinished != nullptr) unlink(unfinished);
+  if (is_of_the_surroundings(signal)) {  // as without a handler, but for the file
+    struct sigaction action = {};
+    action.sa_handler = SIG_DFL;
+    sigaction(signal, &action, nullptr);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    sigprocmask(SIG_UNBLOCK, &set, nullptr);
+    raise(signal);
+  }
   _exit(128 + signal);
 }
 
@@ -49,7 +64,7 @@ void install_interrupt_handler() {
   action.sa_handler = handle;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (int signal : {SIGINT, SIGTERM}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) {
     struct sigaction before = {};
     // A shell starts background work with SIGINT ignored: that stays.
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
@@ -60,7 +75,6 @@ void install_interrupt_handler() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file past the limit is an error that writing reports
 }
 
 HoldInterrupts::HoldInterrupts() noexcept {

@@ -6,9 +6,10 @@
 
 namespace weft::cli {
 
-/// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143. The driver frees what the GPU
-/// holds. An input file that is cut short while it is mapped ends it with a message and status 2; a file that grows
-/// past the limit of file sizes is an error of writing and no signal.
+/// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143; SIGHUP, SIGQUIT and SIGPIPE (a
+/// closed terminal, a reader that has left) as they do by default. None leaves an unfinished file. The driver frees
+/// what the GPU holds. An input file that is cut short while it is mapped ends the process with a message and status
+/// 2.
 void install_interrupt_handler();
 
 /// While one lives, a signal waits until the output file is whole; a second signal does not wait.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 
@@ -26,7 +27,7 @@ constexpr std::size_t kBar = 20;
 
 /// "3 s", "4:05", "2:30:00".
 std::string seconds_text(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
+  const auto s = std::llround(seconds);
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);

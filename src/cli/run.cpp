@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/refuse.h"
 #include "cli/app.h"
 #include "cli/arrays.h"
 #include "cli/common_options.h"
@@ -55,18 +56,14 @@ struct Job {
   std::uint64_t bytes = 0;
 };
 
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
-
 std::string read_source(const std::string& path) {
   std::error_code error;
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in || std::filesystem::is_directory(path, error)) {
-    throw Error(ErrorCode::io_error, fmt::format("{}: can't be read", path), "check the path and its permissions");
+  if (!std::filesystem::is_directory(path, error)) {  // libstdc++ opens one, and throws on reading
+    std::ifstream in(path, std::ios::binary);
+    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    if (in) return text;
   }
-  return text;
+  throw Error(ErrorCode::io_error, fmt::format("{}: can't be read", path), "check the path and its permissions");
 }
 
 const dispatch::ReflectedBinding* find_binding(const Job& job, const std::string& name) {
@@ -77,6 +74,7 @@ const dispatch::ReflectedBinding* find_binding(const Job& job, const std::string
 
 void check_names(const Job& job, const std::string& source) {
   std::vector<std::string> declared;
+  declared.reserve(job.reflected.bindings.size());
   for (const auto& b : job.reflected.bindings) declared.push_back(b.info.name);
   const auto check_declared = [&](const std::string& name, const char* how) {
     if (find_binding(job, name) != nullptr) return;
@@ -140,9 +138,11 @@ Job prepare(const RunOptions& options) {
   for (const std::string& text : options.files) {
     auto [name, path] = split_assignment(text, "NAME=FILE");
     for (const auto& [other, same] : job.files) {
-      if (same == path) refuse(fmt::format("-o {}: given for '{}' and for '{}'", path, other, name), "use two files");
+      if (is_same_file(same, path))
+        refuse(fmt::format("-o {}: given for '{}' and for '{}'", path, other, name), "use two files");
     }
     check_output(path);
+    check_trace_file(options.common.trace, path);
     job.files.emplace_back(std::move(name), std::move(path));
   }
   const bool own_params = job.reflected.params_declared_by_user;
@@ -204,6 +204,7 @@ struct Output {
 
 std::vector<Output> outputs_of(const Job& job) {
   std::vector<Output> out;
+  out.reserve(job.files.size());
   for (const auto& [name, path] : job.files) out.push_back({name, path});
   if (!out.empty()) return out;
   for (const OutputArray& a : job.arrays) out.push_back({a.name, ""});
@@ -217,7 +218,7 @@ void run_kernel(const RunOptions& options) {
   {
     const Stopwatch watch(report.times.load);
     progress.phase("loading");
-    check_trace_file(options.common.trace);
+    check_trace_file(options.common.trace, {});
     job = prepare(options);
   }
   std::optional<Device> device;
@@ -250,6 +251,7 @@ void run_kernel(const RunOptions& options) {
     const Stopwatch watch(report.times.compute);
     progress.phase("computing");
     std::vector<NamedBinding> bindings;
+    bindings.reserve(tensors.size());
     for (const auto& [name, tensor] : tensors) bindings.push_back({name, BindingRange(tensor)});
     kernel(device->stream(), bindings, job->params, grid_of(*job, kernel, *device, tensors));
     device->synchronize();
@@ -284,7 +286,7 @@ void run_kernel(const RunOptions& options) {
   report_profile(options.common.trace, trace);
   if (options.common.json) {
     const nlohmann::json out = {{"results", results}, {"device", device_json(*device)}, {"stats", to_json(report)}};
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return;
   }
   for (const auto& [output, bytes] : done) {

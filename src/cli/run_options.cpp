@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "base/refuse.h"
 #include "cli/arrays.h"
 #include "dispatch/wgsl_module.h"
 #include "expr/names.h"
@@ -17,10 +18,6 @@
 
 namespace weft::cli {
 namespace {
-
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
 
 std::vector<std::string> split(std::string_view text, char at) {
   std::vector<std::string> out;
@@ -71,19 +68,27 @@ void append_number(std::vector<std::byte>& bytes, std::string_view scalar, std::
                    const ParamInfo& param) {
   const auto number = parse_number(text);
   const auto misfit = [&](std::string fix) {
-    refuse(fmt::format("--param {}: '{}' is no {}", param.name, text, scalar), std::move(fix));
+    return Error(ErrorCode::invalid_argument, fmt::format("--param {}: '{}' is no {}", param.name, text, scalar),
+                 std::move(fix));
   };
-  if (!number) misfit("give a number");
+  if (!number) throw misfit("give a number");
   const std::int64_t* integer = std::get_if<std::int64_t>(&number->value);
   const double real = std::visit([](auto v) { return static_cast<double>(v); }, number->value);
-  if (scalar == "f32") return append(bytes, static_cast<float>(real));
-  if (scalar == "f16") return append(bytes, float16(static_cast<float>(real)));
-  if (integer == nullptr) misfit("give a whole number");
+  if (scalar == "f32") {
+    if (std::isinf(static_cast<float>(real))) throw misfit("give a number up to 3.4e38");
+    return append(bytes, static_cast<float>(real));
+  }
+  if (scalar == "f16") {
+    const float16 half(static_cast<float>(real));
+    if (std::isinf(static_cast<float>(half))) throw misfit("give a number up to 65504");
+    return append(bytes, half);
+  }
+  if (integer == nullptr) throw misfit("give a whole number");
   if (scalar == "u32") {
-    if (!std::in_range<std::uint32_t>(*integer)) misfit("give a number from 0 to 4294967295");
+    if (!std::in_range<std::uint32_t>(*integer)) throw misfit("give a number from 0 to 4294967295");
     return append(bytes, static_cast<std::uint32_t>(*integer));
   }
-  if (!std::in_range<std::int32_t>(*integer)) misfit("give a number from -2147483648 to 2147483647");
+  if (!std::in_range<std::int32_t>(*integer)) throw misfit("give a number from -2147483648 to 2147483647");
   append(bytes, static_cast<std::int32_t>(*integer));
 }
 
@@ -91,6 +96,15 @@ bool declares_override(const dispatch::WgslModule& module, std::string_view name
   return std::any_of(module.declarations.begin(), module.declarations.end(), [&](const auto& d) {
     return d.kind == dispatch::WgslDeclarationKind::override_ && d.name == name;
   });
+}
+
+/// Beyond ASCII, what the compiler takes for a letter.
+bool is_identifier(std::string_view name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) > 0x7f;
+  };
+  const auto is_inside = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
+  return !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), is_inside);
 }
 
 }  // namespace
@@ -158,6 +172,9 @@ void add_constants(const std::vector<std::string>& settings, std::string_view so
       refuse(fmt::format("--set {}: given twice", name), "give each name once");
     }
     seen.push_back(name);
+    if (!is_identifier(name)) {
+      refuse(fmt::format("--set {}: not a name that WGSL has", name), "use letters, digits and underscores");
+    }
     const bool is_bool = value == "true" || value == "false";
     const auto number = parse_number(value);
     if (!number && !is_bool) {
@@ -166,6 +183,9 @@ void add_constants(const std::vector<std::string>& settings, std::string_view so
     if (declares_override(module, name)) {
       const double real = is_bool ? (value == "true" ? 1.0 : 0.0)
                                   : std::visit([](auto v) { return static_cast<double>(v); }, number->value);
+      if (std::fabs(real) > std::numeric_limits<float>::max()) {
+        refuse(fmt::format("--set {}: {} does not fit f32", name, value), "give a smaller number");
+      }
       to.overrides.push_back({name, real});
       continue;
     }

@@ -121,6 +121,10 @@ void print_stats(const Report& r) {
              r.times.compile, r.times.read, rate(w.bytes_read, r.times.read), r.times.save);
 }
 
+std::string json_text(const nlohmann::json& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
+
 nlohmann::json device_json(const Device& device) {
   const AdapterInfo& a = device.adapter();
   return {{"name", a.name}, {"type", to_string(a.type)}, {"backend", a.backend}, {"driver", a.driver}};

@@ -49,6 +49,9 @@ struct Report {
 nlohmann::json to_json(const Report& report);
 void print_stats(const Report& report);
 
+/// On one line. Bytes of file names that are not UTF-8, which JSON lacks too, as U+FFFD.
+std::string json_text(const nlohmann::json& value);
+
 /// {"name", "type", "backend", "driver"} of the device's adapter.
 nlohmann::json device_json(const Device& device);
 

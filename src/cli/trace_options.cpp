@@ -9,6 +9,7 @@
 
 #include "cli/arrays.h"
 #include "cli/interrupt.h"
+#include "weft/error.h"
 
 namespace weft::cli {
 
@@ -18,8 +19,13 @@ void add_trace_options(CLI::App& command, TraceOptions& to) {
   command.add_flag("--profile", to.table, "Say on stderr how long each kernel took on the device, and the host's part");
 }
 
-void check_trace_file(const TraceOptions& options) {
-  if (!options.file.empty()) check_output(options.file);
+void check_trace_file(const TraceOptions& options, const std::string& output) {
+  if (options.file.empty()) return;
+  check_output(options.file);
+  if (!output.empty() && is_same_file(options.file, output)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: given for the result and for --trace", output),
+                "use two files");
+  }
 }
 
 std::optional<Profiler> start_profile(const TraceOptions& options, const Device& device) {

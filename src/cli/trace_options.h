@@ -21,8 +21,9 @@ struct TraceOptions {
 };
 void add_trace_options(CLI::App& command, TraceOptions& to);
 
-/// Refuses a file that can't be written, before any work. Throws Error{io_error}.
-void check_trace_file(const TraceOptions& options);
+/// Refuses a file that can't be written, or that is to hold a result too (`output`, where it is not empty), before any
+/// work. Throws Error{io_error}, Error{invalid_argument}.
+void check_trace_file(const TraceOptions& options, const std::string& output);
 /// Profiles the device from here on, where that is wanted.
 std::optional<Profiler> start_profile(const TraceOptions& options, const Device& device);
 /// Ends the profile where there is one.

@@ -84,9 +84,10 @@ void print_report(const TuneReport& report) {
     }
     fmt::print("Control: what the plan that ships differs from itself by, in the turns that the gain is taken from.\n");
   }
-  fmt::print("{} shape{} in {:.1f} s by the {} clock; {} had a choice; {} left for lack of time\n",
-             report.results.size(), report.results.size() == 1 ? "" : "s", report.seconds,
-             report.gpu_times ? "device's" : "host's", report.stored_before, report.left);
+  fmt::print(
+      "{} shape{} in {:.1f} s by the {} clock; {} had a choice; {} with one kernel alone; {} left for lack of time\n",
+      report.results.size(), report.results.size() == 1 ? "" : "s", report.seconds,
+      report.gpu_times ? "device's" : "host's", report.stored_before, report.without_choice, report.left);
 }
 
 TuneOptions tune_options(const Options& options) {
@@ -138,6 +139,7 @@ void measure(const Options& options) {
     nlohmann::json run = {{"library_kernels_only", kind.kernels == KernelsOf::library},
                           {"results", nlohmann::json::array()},
                           {"stored_before", report.stored_before},
+                          {"without_choice", report.without_choice},
                           {"left", report.left},
                           {"gpu_times", report.gpu_times},
                           {"seconds", report.seconds}};
@@ -145,7 +147,7 @@ void measure(const Options& options) {
     out["runs"].push_back(std::move(run));
   }
   if (options.json) {
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
   } else if (options.dry_run) {
     fmt::print("Only measured; nothing was kept.\n");
   }
@@ -169,7 +171,24 @@ void list(const Options& options) {
     fmt::print("{} stored choice{} for {}, {}\n", choices.size(), choices.size() == 1 ? "" : "s", device.adapter().name,
                device.adapter().driver);
   }
-  if (options.json) fmt::print("{}\n", out.dump());
+  if (options.json) fmt::print("{}\n", json_text(out));
+}
+
+void clear(const Options& options) {
+  nlohmann::json out;
+  for (const Kind& kind : kinds()) {
+    const Device device = open_device(options.device, kind.kernels);
+    const std::size_t count = tuned_choices(device).size();
+    clear_tuned_choices(device);
+    if (options.json) {
+      out["device"] = device_json(device);
+      out["tables"].push_back({{"library_kernels_only", kind.kernels == KernelsOf::library}, {"forgotten", count}});
+      continue;
+    }
+    print_heading(kind);
+    fmt::print("{} choice{} forgotten\n", count, count == 1 ? "" : "s");
+  }
+  if (options.json) fmt::print("{}\n", json_text(out));
 }
 
 void run_tune(const Options& options) {
@@ -182,7 +201,7 @@ void run_tune(const Options& options) {
   if (options.list) {
     list(options);
   } else if (options.clear) {
-    for (const Kind& kind : kinds()) clear_tuned_choices(open_device(options.device, kind.kernels));
+    clear(options);
   } else {
     measure(options);
   }
@@ -194,8 +213,9 @@ void add_tune(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "tune", "Measure which kernels this device runs fastest, and keep that for all programs that use Weft");
-  command->add_option("--ops", options->ops, "Tune these only: matmul, conv")->delimiter(',');
-  command->add_option("--dtypes", options->dtypes, "For these only: float32, float16")->delimiter(',');
+  command->add_option("--ops", options->ops, "Tune these only: matmul, matmul_int8, conv")->delimiter(',');
+  command->add_option("--dtypes", options->dtypes, "For these only: float32, float16, uint32 (matmul_int8)")
+      ->delimiter(',');
   command
       ->add_option(
           "--shapes", options->shapes,

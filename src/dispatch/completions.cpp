@@ -24,7 +24,7 @@ struct Completions::State {
   std::atomic<bool> stop{false};
 
   void call(Waiting& w) noexcept;
-  static void run(std::shared_ptr<State> self);
+  static void run(const std::shared_ptr<State>& self);
 };
 
 Completions::Completions(std::shared_ptr<webgpu::Gpu> gpu) : state_(std::make_shared<State>(std::move(gpu))) {}
@@ -88,7 +88,7 @@ void Completions::State::call(Waiting& w) noexcept {
   }
 }
 
-void Completions::State::run(std::shared_ptr<State> self) {
+void Completions::State::run(const std::shared_ptr<State>& self) {
   State& s = *self;
   for (;;) {
     Waiting next;

@@ -91,7 +91,11 @@ StreamScope::StreamScope(Stream stream) : stream_(std::move(stream)), outer_(std
   }
 }
 StreamScope::~StreamScope() {
-  innermost_scope = outer_;
+  for (StreamScope** link = &innermost_scope; *link != nullptr; link = &(*link)->outer_) {
+    if (*link != this) continue;
+    *link = outer_;
+    return;
+  }
 }
 
 StreamScope* StreamScope::of(const detail::DeviceState& device) noexcept {

@@ -259,7 +259,7 @@ Graph Device::capture(const std::function<void(const Stream&)>& record) {
       if (!c.kernel || c.kernel->params_via != dispatch::ParamsVia::uniform) continue;
       std::memcpy(bytes.data() + graph->params[i].offset, c.params.data(), c.params.size());
       const webgpu::GroupEntry entry{0, graph->params_buffer.get(), graph->params[i].offset,
-                                     (c.kernel->params_size + step - 1) / step * step};
+                                     (std::uint64_t{c.kernel->params_size} + step - 1) / step * step};
       graph->params[i].group = device.gpu.create_bind_group(device.pipelines.params_layout().get(),
                                                             std::span(&entry, 1), "weft.graph.params");
     }

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <bitset>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <system_error>
 
 #include "base/checked.h"
@@ -110,8 +110,8 @@ Operand resolve(const detail::DeviceState& device, const detail::KernelState& ke
   }
   if (range.offset > state->size || (range.size != 0 && range.size > state->size - range.offset)) {
     throw Error(ErrorCode::out_of_range,
-                fmt::format("{}: bytes {} to {} of buffer {}, which has {}", where(), range.offset,
-                            range.offset + range.size, state->id, state->size),
+                fmt::format("{}: {} bytes from {} on of buffer {}, which has {}", where(), range.size, range.offset,
+                            state->id, state->size),
                 "bind a range inside the buffer");
   }
   const std::uint64_t given = range.size != 0 ? range.size : state->size - range.offset;
@@ -206,6 +206,11 @@ std::vector<webgpu::Constant> override_values(const Reflection& reflected, const
                                               const std::string& kernel) {
   std::vector<webgpu::Constant> out;
   for (const OverrideValue& value : given) {
+    if (!std::isfinite(value.value)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel '{}': the override '{}' is {}", kernel, value.name, value.value),
+                  "give a finite number");
+    }
     const auto it =
         std::find_if(reflected.overrides.begin(), reflected.overrides.end(),
                      [&](const ReflectedOverride& o) { return o.name == value.name || o.key == value.name; });
@@ -223,25 +228,24 @@ std::vector<webgpu::Constant> override_values(const Reflection& reflected, const
     }
     out.push_back({it->key, value.value});
   }
-  return out;
-}
-
-/// Blanks `enable subgroups;` where the compiler knows the builtins but not the directive: columns stay as they are.
-void hide_subgroups_directive(std::string& code) {
-  static const std::regex kDirective(R"(enable\s+subgroups\s*;)");
-  std::smatch m;
-  if (std::regex_search(code, m, kDirective)) {
-    const auto at = static_cast<std::size_t>(m.position(0));
-    const auto n = static_cast<std::size_t>(m.length(0));
-    for (std::size_t i = at; i < at + n; ++i) code[i] = code[i] == '\n' ? '\n' : ' ';
+  for (const ReflectedOverride& o : reflected.overrides) {
+    if (!o.required ||
+        std::any_of(out.begin(), out.end(), [&](const webgpu::Constant& c) { return c.name == o.key; })) {
+      continue;
+    }
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("kernel '{}': the override '{}' has no default, and no value is given", kernel, o.name),
+                fmt::format("give '{}' in KernelOptions::overrides", o.name));
   }
+  return out;
 }
 
 }  // namespace
 
 Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Trust trust) {
   device.gpu.check_alive("kernel");
-  const std::string source = options.source.empty() && !options.file.empty() ? read_text(options.file) : options.source;
+  std::string source = options.source.empty() && !options.file.empty() ? read_text(options.file) : options.source;
+  if (source.starts_with("\xef\xbb\xbf")) source.erase(0, 3);  // a byte order mark, which editors add and WGSL has not
   const std::string name = !options.label.empty()  ? options.label
                            : !options.file.empty() ? options.file.filename().string()
                                                    : std::string("kernel");
@@ -325,6 +329,13 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
     }
   }
 
+  if (reflected.workgroup_storage > limits.max_workgroup_storage) {
+    throw Error(ErrorCode::compile_error,
+                fmt::format("kernel '{}': its workgroup variables take {} bytes, over the device's limit of {}", name,
+                            reflected.workgroup_storage, limits.max_workgroup_storage),
+                "use smaller arrays, or work in more steps");
+  }
+
   ParamsVia declared = ParamsVia::none;  // also where another entry point alone needs them
   if (reflected.params_size > 0 && reflected.names_params && !reflected.params_declared_by_user) {
     const bool immediates =
@@ -343,8 +354,9 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
 
   std::string prelude = "\n";
   for (const PreludeConstant& c : options.constants) {
-    prelude += c.type == "alias" ? fmt::format("alias {} = {};\n", c.name, c.value)
-                                 : fmt::format("const {}: {} = {};\n", c.name, c.type, c.value);
+    // The semicolon on a line of its own: the value may end in a comment.
+    prelude += c.type == "alias" ? fmt::format("alias {} = {}\n;\n", c.name, c.value)
+                                 : fmt::format("const {}: {} = {}\n;\n", c.name, c.type, c.value);
   }
   if (declared == ParamsVia::immediates) prelude += "var<immediate> params: Params;\n";
   if (declared == ParamsVia::uniform) prelude += "@group(1) @binding(0) var<uniform> params: Params;\n";
@@ -352,8 +364,11 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
     prelude += fmt::format("fn linear_index(id: vec3u) -> u32 {{ return id.x + id.y * ({}u * u32({})); }}\n",
                            kGroupsPerRow, reflected.workgroup_size_text[0]);
   }
-  key.code = directives + source + prelude;
-  if (reflected.enables_subgroups && webgpu::subgroups_directive().empty()) hide_subgroups_directive(key.code);
+  std::string text = source;
+  if (webgpu::subgroups_directive().empty()) {  // the compiler knows the builtins, but not the directive
+    for (const auto& [begin, end] : reflected.subgroups_directive) text.replace(begin, end - begin, end - begin, ' ');
+  }
+  key.code = directives + text + prelude;
   key.params = state->params_via;
   key.params_size = state->params_via == ParamsVia::none ? 0 : state->params_size;
   key.constants = override_values(reflected, options.overrides, name);
@@ -395,10 +410,13 @@ Grid Kernel::grid(GridFor n) const {
   const std::uint64_t groups = ceil_div(n.elements, k.workgroup_size[0]);
   if (groups <= kGroupsPerRow) return {static_cast<std::uint32_t>(groups), 1, 1};
   const std::uint64_t rows = ceil_div(groups, kGroupsPerRow);
-  if (rows > 65535 || n.elements > UINT32_MAX) {
+  // Whole rows, so that no thread behind the last element wraps round to an index in front.
+  const std::uint64_t row = std::uint64_t{kGroupsPerRow} * k.workgroup_size[0];
+  const std::uint64_t most = std::min<std::uint64_t>((std::uint64_t{1} << 32) / row, 65535) * row;
+  if (n.elements > std::min<std::uint64_t>(most, UINT32_MAX)) {
     throw Error(ErrorCode::out_of_range,
-                fmt::format("kernel '{}': {} elements are over {}, the most that one dispatch can index", k.label,
-                            n.elements, UINT32_MAX),
+                fmt::format("kernel '{}': {} elements are over {}, the most that one dispatch of it can index", k.label,
+                            n.elements, std::min<std::uint64_t>(most, UINT32_MAX)),
                 "run it once per slice of the array");
   }
   return {kGroupsPerRow, static_cast<std::uint32_t>(rows), 1};
@@ -444,9 +462,11 @@ std::span<const dispatch::Operand> check_call(Call& call, const detail::KernelSt
   const std::span<const dispatch::Operand> used(call.operands.data(), bindings.size());
   dispatch::check_aliasing(k, used);
 
-  if (params.size() != k.params_size) {
-    if (params.size() > k.params_size || k.params_size - params.size() > 15 || k.params_size > call.padded.size() ||
-        params.empty()) {
+  const bool unused = params.empty() && k.params_via == dispatch::ParamsVia::none;
+  if (params.size() != k.params_size && !unused) {
+    // What may be left out is padding behind the last member.
+    const std::size_t values = k.params.empty() ? 0 : k.params.back().offset + k.params.back().size;
+    if (params.size() > k.params_size || params.size() < values || k.params_size > call.padded.size()) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("kernel '{}': {} bytes of parameters given, 'struct Params {{ {} }}' has {}", k.label,
                               params.size(), dispatch::params_text(k), k.params_size),

@@ -194,6 +194,9 @@ Trace Profiler::finish() {
 }
 
 Trace Device::profile(const std::function<void()>& work) {
+  if (!work) {
+    throw Error(ErrorCode::invalid_argument, "profile: the function is empty", "give one that does the work");
+  }
   Profiler profiler(*this);
   work();
   return profiler.finish();

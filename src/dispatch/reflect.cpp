@@ -45,8 +45,12 @@ bool is_subgroup_value(std::string_view name) noexcept {
 
 class Reflector {
  public:
-  Reflector(const WgslModule& module, const std::vector<OverrideValue>& overrides)
-      : module_(module), tokens_(module.tokens), constants_(module, overrides), layouts_(module, constants_) {}
+  Reflector(const WgslModule& module, std::string_view source, const std::vector<OverrideValue>& overrides)
+      : module_(module),
+        tokens_(module.tokens),
+        source_(source),
+        constants_(module, overrides),
+        layouts_(module, constants_) {}
 
   Reflection reflect(std::string_view entry_point) {
     read_features();
@@ -60,10 +64,11 @@ class Reflector {
     out_.declares_linear_index = module_.find(kLinearIndex) != nullptr;
     for (const WgslDeclaration& declaration : module_.declarations) {
       if (declaration.kind == WgslDeclarationKind::variable) read_variable(declaration, used);
-      if (declaration.kind == WgslDeclarationKind::override_) read_override(declaration);
+      if (declaration.kind == WgslDeclarationKind::override_) read_override(declaration, entry, used);
     }
     sort_bindings();
     if (!out_.params_declared_by_user) read_params();
+    read_workgroup_storage(used);
     return std::move(out_);
   }
 
@@ -75,6 +80,7 @@ class Reflector {
     out_.enables_f16 = enabled("f16");
     out_.enables_subgroups = enabled("subgroups");
     out_.enables_subgroup_matrices = enabled("chromium_experimental_subgroup_matrix");
+    if (out_.enables_subgroups) find_subgroups_directive();
     std::size_t directive = 0;
     // From 0, not from the source: the prelude may say `alias T = f16`.
     for (std::size_t i = 0; i < module_.source.end; ++i) {
@@ -83,6 +89,31 @@ class Reflector {
         continue;
       }
       read_feature(i);
+    }
+  }
+
+  // `enable subgroups;` whole, but of `enable f16, subgroups, other;` only the name and the comma behind it.
+  void find_subgroups_directive() {
+    const auto take = [&](std::size_t token) {
+      const std::string_view text = tokens_[token].text;
+      const auto begin = static_cast<std::size_t>(text.data() - source_.data());
+      out_.subgroups_directive.emplace_back(begin, begin + text.size());
+    };
+    for (const WgslRange& directive : module_.directives) {
+      if (!tokens_[directive.begin].is_word("enable")) continue;
+      bool others = false;
+      for (std::size_t i = directive.begin + 1; i < directive.end; ++i) {
+        others = others || (tokens_[i].kind == WgslKind::identifier && tokens_[i].text != "subgroups");
+      }
+      if (!others) {
+        for (std::size_t i = directive.begin; i <= directive.end; ++i) take(i);
+        continue;
+      }
+      for (std::size_t i = directive.begin + 1; i < directive.end; ++i) {
+        if (!tokens_[i].is_word("subgroups")) continue;
+        take(i);
+        if (tokens_[i + 1].is(',')) take(i + 1);
+      }
     }
   }
 
@@ -182,12 +213,27 @@ class Reflector {
     return false;
   }
 
-  void read_override(const WgslDeclaration& declaration) {
+  void read_workgroup_storage(const Names& used) {
+    for (const WgslDeclaration& variable : module_.declarations) {
+      if (variable.kind != WgslDeclarationKind::variable || variable.address_space != "workgroup") continue;
+      if (!used.contains(variable.name) || variable.type.empty()) continue;
+      if (const auto size = layouts_.size_in_workgroup(variable.type)) {
+        out_.workgroup_storage += (*size + 15) / 16 * 16;
+      }
+    }
+  }
+
+  void read_override(const WgslDeclaration& declaration, const WgslDeclaration& entry, const Names& used) {
     std::string key(declaration.name);
     if (const WgslAttribute* id = find_attribute(declaration.attributes, "id")) {
       key = std::to_string(number(*id, declaration));
     }
-    out_.overrides.push_back({std::string(declaration.name), std::move(key)});
+    const WgslAttribute* size = find_attribute(entry.attributes, "workgroup_size");
+    bool named = used.contains(declaration.name);
+    for (std::size_t i = size != nullptr ? size->arguments.begin : 0; size != nullptr && i < size->arguments.end; ++i) {
+      named = named || tokens_[i].is_word(declaration.name);
+    }
+    out_.overrides.push_back({std::string(declaration.name), std::move(key), named && declaration.value.empty()});
   }
 
   void read_variable(const WgslDeclaration& variable, const Names& used) {
@@ -250,14 +296,18 @@ class Reflector {
 
   void sort_bindings() {
     const auto place = [](const ReflectedBinding& b) { return std::pair(b.group, b.info.binding); };
+    const auto rank = [&](const ReflectedBinding& b) {
+      return std::pair(place(b), !b.used);
+    };  // used ones side by side
     std::vector<std::size_t> order(out_.bindings.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return place(out_.bindings[a]) < place(out_.bindings[b]); });
+                     [&](std::size_t a, std::size_t b) { return rank(out_.bindings[a]) < rank(out_.bindings[b]); });
     for (std::size_t i = 1; i < order.size(); ++i) {
       const ReflectedBinding& one = out_.bindings[order[i - 1]];
       const ReflectedBinding& two = out_.bindings[order[i]];
-      if (place(one) != place(two)) continue;
+      // Those of different entry points may share a place.
+      if (place(one) != place(two) || !one.used || !two.used) continue;
       tokens_.fail(tokens_[variables_[order[i]]->token],
                    fmt::format("variable {} repeats @group({}) @binding({}) of {}", wgsl_quoted(two.info.name),
                                two.group, two.info.binding, wgsl_quoted(one.info.name)),
@@ -294,6 +344,7 @@ class Reflector {
 
   const WgslModule& module_;
   const WgslTokens& tokens_;
+  const std::string_view source_;
   WgslConstants constants_;
   WgslLayouts layouts_;
   Reflection out_;
@@ -306,7 +357,7 @@ Reflection reflect(std::string_view source, std::string_view entry_point, const 
                    const std::vector<OverrideValue>& overrides, std::string_view label) {
   const std::string origin = label.empty() ? "kernel" : fmt::format("kernel '{}'", label);
   const WgslModule module = parse_wgsl(source, constants, origin);
-  return Reflector(module, overrides).reflect(entry_point);
+  return Reflector(module, source, overrides).reflect(entry_point);
 }
 
 }  // namespace weft::dispatch

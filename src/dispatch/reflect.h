@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/kernel.h"
@@ -23,6 +24,7 @@ struct ReflectedBinding {
 struct ReflectedOverride {
   std::string name;
   std::string key;
+  bool required = false;  ///< has no default, and the entry point, or a function it calls, names it
 };
 
 /// What the compiler of Weft needs to know about a module.
@@ -47,17 +49,23 @@ struct Reflection {
   std::vector<ReflectedOverride> overrides;  ///< all, in the order of the source
   bool enables_f16 = false;                  ///< `enable f16;`
   bool enables_subgroups = false;
+  /// The bytes of the source, from and to, without which `subgroups` is enabled nowhere and all else as before.
+  std::vector<std::pair<std::size_t, std::size_t>> subgroups_directive;
   bool enables_subgroup_matrices = false;  ///< `enable chromium_experimental_subgroup_matrix;`
   bool uses_f16 = false;                   ///< names f16, vec2h..., mat...h anywhere
   bool uses_subgroups = false;             ///< names a subgroup* builtin anywhere
-  std::vector<std::string> entry_points;   ///< all @compute functions
+  /// What the entry point's var<workgroup>s take as WebGPU counts them: each rounded up to 16 bytes. Those whose length
+  /// can't be worked out are left to the compiler.
+  std::uint64_t workgroup_storage = 0;
+  std::vector<std::string> entry_points;  ///< all @compute functions
 };
 
 /// Reads `source`. Comments (nested too) and strings of attributes are understood; whatever the real compiler will
 /// refuse later may pass here, but what this returns is right for every source that the compiler accepts. `constants`
 /// and `overrides` are the prelude and override values, for array lengths and workgroup sizes. Throws
 /// Error{compile_error}, with line and column, when: the entry point is missing (the message lists those there are), a
-/// binding lacks its group or binding or repeats one, a variable is an immediate (the runtime declares `params`), an
+/// binding lacks its group or binding, two that the entry point uses share one, a variable is an immediate (the runtime
+/// declares `params`), an
 /// @id is no known number, a type of a binding or of Params can't be laid out (naming it), or a resource is not a
 /// buffer (textures and samplers: unsupported).
 Reflection reflect(std::string_view source, std::string_view entry_point, const std::vector<PreludeConstant>& constants,

@@ -110,6 +110,7 @@ struct DeviceState {
   std::mutex in_flight_mutex;
   std::uint32_t submits_since_signal = 0;
   std::vector<std::shared_ptr<std::atomic<bool>>> in_flight;
+  std::atomic<bool> crowded{false};  ///< more than kSignals were unanswered; spares the lock when not
 
   // Kernels of the op library by specialisation; bounded by what the library can generate for the shapes in use.
   std::mutex library_mutex;
@@ -130,12 +131,14 @@ struct DeviceState {
   /// Submits what every stream of the device has recorded.
   void submit_all();
   /// Submits the stream whose unsubmitted batch names the allocation, unless it is `except`. Returns the allocation's
-  /// `pending` as it was: work under that ticket is submitted now, or is `except`'s own. `until` as in throttle.
-  std::uint64_t submit_users_of(const memory::Allocation& allocation, const StreamState* except, Until until = {});
-  /// After each submit: lets finished work be freed, and waits when too much is in flight, up to wait_timeout, past
-  /// which it throws. With `until`, for the sake of a read with a deadline: up to that, and then the read goes on to
-  /// find out itself.
-  void throttle(Until until = {});
+  /// `pending` as it was: work under that ticket is submitted now, or is `except`'s own.
+  std::uint64_t submit_users_of(const memory::Allocation& allocation, const StreamState* except);
+  /// After each submit: lets finished work be freed, and signals every so often.
+  void note_submit();
+  /// Before anything is recorded, so that what throws here has left nothing behind: waits when too much is in flight,
+  /// up to wait_timeout, past which it throws. With `until`, for the sake of a read with a deadline: up to that, and
+  /// then the read goes on to find out itself.
+  void wait_for_room(Until until = {});
   webgpu::Clock::time_point deadline(const ReadOptions& read) const;
 };
 
@@ -197,6 +200,8 @@ class BatchRecorder {
 template <class Prepare, class Record>
 void record_batch(detail::StreamState& stream, std::span<memory::Allocation* const> named,
                   std::span<std::uint64_t> seen, const BatchWork& work, Prepare&& prepare, Record&& record) {
+  stream.device.gpu.check_alive("recording work");
+  stream.device.wait_for_room();
   for (;;) {
     for (std::size_t i = 0; i < named.size(); ++i) seen[i] = stream.device.submit_users_of(*named[i], &stream);
     bool submitted = false;
@@ -210,7 +215,7 @@ void record_batch(detail::StreamState& stream, std::span<memory::Allocation* con
       record(recorder);
       submitted = recorder.finish(work);
     }
-    if (submitted) stream.device.throttle();
+    if (submitted) stream.device.note_submit();
     return;
   }
 }
@@ -236,12 +241,12 @@ struct CopyOut {
   std::uint64_t size = 0;
 };
 /// Records copies to `to` and submits the batch with them: one submit for the work and the read that waits for it.
-/// `until` as in DeviceState::throttle.
+/// `until` as in DeviceState::wait_for_room.
 void copy_out_and_submit(detail::StreamState& stream, std::span<const CopyOut> copies, WGPUBuffer to,
                          detail::DeviceState::Until until);
 void submit(detail::StreamState& stream);
 /// Submits the batch that `ticket` names and takes the ticket out of use, also when nothing is recorded under it yet.
-void retire(detail::StreamState& stream, std::uint64_t ticket, detail::DeviceState::Until until);
+void retire(detail::StreamState& stream, std::uint64_t ticket);
 
 /// Who wrote a kernel: the library's own guard their edges and run without bounds checks where that can be had for one
 /// module; a user's keep them (rule 7).

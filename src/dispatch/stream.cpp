@@ -45,8 +45,7 @@ std::shared_ptr<StreamState> DeviceState::make_stream() {
   return stream;
 }
 
-std::uint64_t DeviceState::submit_users_of(const memory::Allocation& allocation, const StreamState* except,
-                                           Until until) {
+std::uint64_t DeviceState::submit_users_of(const memory::Allocation& allocation, const StreamState* except) {
   const std::uint64_t ticket = allocation.pending.load(std::memory_order_acquire);
   const std::uint64_t slot = ticket >> kSerialBits;
   if (slot == 0 || (except != nullptr && slot == except->slot)) return ticket;
@@ -57,37 +56,53 @@ std::uint64_t DeviceState::submit_users_of(const memory::Allocation& allocation,
     if (it != streams.end()) stream = it->second.lock();
   }
   // A stream that is gone has submitted its work.
-  if (stream && stream->ticket.load(std::memory_order_acquire) == ticket) dispatch::retire(*stream, ticket, until);
+  if (stream && stream->ticket.load(std::memory_order_acquire) == ticket) dispatch::retire(*stream, ticket);
   return ticket;
 }
 
-void DeviceState::throttle(Until until) {
-  constexpr std::uint32_t kSubmitsPerSignal = 16;
-  constexpr std::size_t kSignals = 8;
-  std::shared_ptr<std::atomic<bool>> wait_for;
+namespace {
+constexpr std::uint32_t kSubmitsPerSignal = 16;
+constexpr std::size_t kSignals = 8;
+
+void forget_answered(std::vector<std::shared_ptr<std::atomic<bool>>>& signals) {
+  std::erase_if(signals, [](const auto& s) { return s->load(std::memory_order_acquire); });
+}
+}  // namespace
+
+void DeviceState::note_submit() {
   {
     const std::lock_guard lock(in_flight_mutex);
     if (++submits_since_signal < kSubmitsPerSignal) return;
     submits_since_signal = 0;
     in_flight.push_back(gpu.signal_done());
-    std::erase_if(in_flight, [](const auto& s) { return s->load(std::memory_order_acquire); });
-    if (in_flight.size() > kSignals) wait_for = in_flight.front();
+    forget_answered(in_flight);
+    crowded.store(in_flight.size() > kSignals, std::memory_order_relaxed);
   }
-  if (!wait_for) {
-    gpu.poll();
-    return;
-  }
+  gpu.poll();
+}
+
+void DeviceState::wait_for_room(Until until) {
+  if (!crowded.load(std::memory_order_relaxed)) return;
+  const auto oldest = [this]() -> std::shared_ptr<std::atomic<bool>> {
+    const std::lock_guard lock(in_flight_mutex);
+    forget_answered(in_flight);
+    crowded.store(in_flight.size() > kSignals, std::memory_order_relaxed);
+    return in_flight.size() > kSignals ? in_flight.front() : nullptr;
+  };
+  const auto wait_for = oldest();
+  if (!wait_for) return;
   const dispatch::HostSpan span(&host_spans, "wait", "work in flight");
   const bool done = webgpu::wait_until([this] { gpu.poll(); },
                                        [&] { return wait_for->load(std::memory_order_acquire) || gpu.lost(); },
                                        until.value_or(webgpu::deadline_after(options.wait_timeout)));
-  gpu.check_alive("submit");
+  gpu.check_alive("recording work");
   if (!done && !until) {
     throw Error(ErrorCode::timed_out,
-                fmt::format("submit: work sent to the device was not done within {} ms",
+                fmt::format("recording work: what was sent to the device was not done within {} ms",
                             std::chrono::duration<double, std::milli>(options.wait_timeout).count()),
                 "raise WEFT_WAIT_TIMEOUT, or split the kernel that runs so long");
   }
+  oldest();
 }
 
 }  // namespace weft::detail
@@ -383,7 +398,8 @@ void record_clear(StreamState& s, const Operand& target) {
 
 void copy_out_and_submit(StreamState& s, std::span<const CopyOut> copies, WGPUBuffer to,
                          detail::DeviceState::Until until) {
-  for (const CopyOut& c : copies) s.device.submit_users_of(*c.from, &s, until);
+  s.device.wait_for_room(until);
+  for (const CopyOut& c : copies) s.device.submit_users_of(*c.from, &s);
   {
     const std::lock_guard lock(s.mutex);
     open_encoder(s);
@@ -394,7 +410,7 @@ void copy_out_and_submit(StreamState& s, std::span<const CopyOut> copies, WGPUBu
     submit_locked(s);
   }
   s.device.counters.read_copies.fetch_add(copies.size(), std::memory_order_relaxed);
-  s.device.throttle(until);
+  s.device.note_submit();
 }
 
 void submit(StreamState& s) {
@@ -403,10 +419,10 @@ void submit(StreamState& s) {
     if (!s.encoder) return;
     submit_locked(s);
   }
-  s.device.throttle();
+  s.device.note_submit();
 }
 
-void retire(StreamState& s, std::uint64_t ticket, detail::DeviceState::Until until) {
+void retire(StreamState& s, std::uint64_t ticket) {
   {
     const std::lock_guard lock(s.mutex);
     if (s.ticket.load(std::memory_order_relaxed) != ticket) return;
@@ -416,7 +432,7 @@ void retire(StreamState& s, std::uint64_t ticket, detail::DeviceState::Until unt
     }
     submit_locked(s);
   }
-  s.device.throttle(until);
+  s.device.note_submit();
 }
 
 }  // namespace weft::dispatch

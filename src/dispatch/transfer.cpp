@@ -157,6 +157,9 @@ Buffer Device::upload_bytes(std::span<const std::byte> bytes, Usage usage) {
 }
 
 Buffer Device::upload_with(std::size_t size, const std::function<void(std::span<std::byte>)>& fill, Usage usage) {
+  if (!fill) {
+    throw Error(ErrorCode::invalid_argument, "upload_with: the function is empty", "give one that writes the bytes");
+  }
   const dispatch::HostSpan span(&state_->host_spans, "upload", "upload", size);
   Buffer buffer = state_->memory->alloc_mapped(size, usage | Usage::copy_dst);
   webgpu::Gpu& gpu = state_->gpu;
@@ -248,9 +251,10 @@ void refuse_capture(DeviceState& device) {
 }
 
 /// Records the copies into a staging buffer, submits them with the batch they wait for, and asks for the mapping. Waits
-/// for room among the reads in flight: up to `until`, else up to wait_timeout.
+/// for room among the reads in flight: up to `until`, else up to wait_timeout. `asked`: bytes without what alignment
+/// adds.
 void start_read(DeviceState& device, Readback::State& read, std::span<const dispatch::CopyOut> copies,
-                DeviceState::Until until) {
+                std::uint64_t asked, DeviceState::Until until) {
   memory::ReadsInFlight& in_flight = device.memory->reads_in_flight();
   const bool room = in_flight.wait_for_room(read.plan.copy_size, until.value_or(device.deadline({})));
   device.gpu.check_alive("read");
@@ -273,7 +277,7 @@ void start_read(DeviceState& device, Readback::State& read, std::span<const disp
   }
   read.staging = std::move(staging);
   device.counters.reads.fetch_add(1, std::memory_order_relaxed);
-  device.counters.bytes_read.fetch_add(read.size, std::memory_order_relaxed);
+  device.counters.bytes_read.fetch_add(asked, std::memory_order_relaxed);
 }
 
 /// read_async; `until` for one that is waited for up to then.
@@ -290,7 +294,7 @@ Readback begin_read(const std::shared_ptr<DeviceState>& owner, const Buffer& buf
   if (state->plan.copy_size == 0) return Readback(std::move(state));
 
   const dispatch::CopyOut copy{source->allocation.get(), state->plan.copy_offset, 0, state->plan.copy_size};
-  start_read(device, *state, std::span(&copy, 1), until);
+  start_read(device, *state, std::span(&copy, 1), size, until);
   return Readback(std::move(state));
 }
 
@@ -395,7 +399,7 @@ void Device::read_ranges(std::span<const ReadRange> ranges, ReadOptions options)
   state->device = state_;
   state->plan.copy_size = total;
   state->size = total;
-  start_read(device, *state, copies, deadline);
+  start_read(device, *state, copies, range_bytes, deadline);
   Readback readback(std::move(state));
   readback.wait({std::max(deadline - webgpu::Clock::now(), webgpu::Clock::duration::zero())});
   const auto bytes = readback.view();

@@ -19,7 +19,7 @@ namespace weft::dispatch {
 
 /// An op's plan as numbers, by rules of the op's own. No numbers: what the op chooses by itself.
 struct TuningPlan {
-  static constexpr std::size_t kMost = 16;
+  static constexpr std::size_t kMost = 20;
   std::array<std::uint32_t, kMost> values{};
   std::uint32_t count = 0;
 

@@ -24,7 +24,7 @@ using webgpu::BlobCache;
 
 // Goes up when a key or a plan means something else than before. Choices of another version of Weft don't count either:
 // its kernels may differ.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 std::span<const std::byte> file_key() {
   static constexpr std::string_view kKey = "choices";
@@ -131,7 +131,7 @@ std::string TuningFile::to_text(const TuningChoices& choices) {
   for (const auto& [key, plan] : choices) {
     text += key + " =";
     for (std::uint32_t i = 0; i < plan.count; ++i) text += fmt::format(" {}", plan.values[i]);
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

@@ -29,9 +29,10 @@ Error explain_compile_error(const Error& error, const std::string& source, const
   std::size_t column = 0;
   std::string what;
   std::smatch m;
-  // Tint: ":3:9 error: cannot assign 'u32' to 'f32'". naga: "Shader '...' parsing error: what\n  ... wgsl:3:3".
+  // Tint: ":3:9 error: cannot assign 'u32' to 'f32'". naga: "Shader '...' parsing error: what\n  ┌─ wgsl:3:3", or
+  // "Shader validation error: what\n  ┌─ label:3:3 ... \n  = why".
   static const std::regex kTint(R"((^|\s):(\d+):(\d+) error: ([^\n]*))");
-  static const std::regex kNagaPlace(R"(wgsl:(\d+):(\d+))");
+  static const std::regex kNagaPlace(R"(┌─ [^\n]*:(\d+):(\d+))");
   static const std::regex kNagaWhat(R"((?:parsing error|validation error|error): ([^\n]*))");
   // Both quote numbers from a string they parsed themselves; more than nine digits can't be a line of ours.
   if (std::regex_search(message, m, kTint) && m[2].length() < 9 && m[3].length() < 9) {
@@ -43,8 +44,11 @@ Error explain_compile_error(const Error& error, const std::string& source, const
     column = std::stoul(m[2]);
     if (std::regex_search(message, m, kNagaWhat)) what = m[1];
     // naga's best explanation often stands under the carets: "^^^^ this expression has type u32".
-    static const std::regex kNagaDetail(R"(\^ ([a-z][^\n]*))");
-    if (std::regex_search(message, m, kNagaDetail) && m[1].str() != what) what += fmt::format(" ({})", m[1].str());
+    // What it has found wrong after parsing, it says in a note.
+    static const std::regex kNagaDetail(R"(\^ (?!naga::)([a-z][^\n]*))");
+    static const std::regex kNagaNote(R"(\n *= ([^\n]+))");
+    const bool detailed = std::regex_search(message, m, kNagaDetail) || std::regex_search(message, m, kNagaNote);
+    if (detailed && m[1].str() != what) what += fmt::format(" ({})", m[1].str());
   }
   if (line <= injected_lines) return error;
   line -= injected_lines;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "weft/error.h"
+
 namespace weft::dispatch {
 namespace {
 
@@ -103,6 +105,18 @@ const WgslStructureLayout& WgslLayouts::structure(const WgslDeclaration& declara
   return *kept;
 }
 
+std::optional<std::uint64_t> WgslLayouts::size_in_workgroup(WgslRange type) {
+  in_workgroup_ = true;
+  std::optional<std::uint64_t> size;
+  try {
+    size = layout(type).size;
+  } catch (const Error&) {
+    // The compiler says what it thinks of the type.
+  }
+  in_workgroup_ = false;
+  return size;
+}
+
 std::string WgslLayouts::resolved(WgslRange type) const {
   while (type.end - type.begin == 1) {
     const WgslDeclaration* declaration = module_.find(module_.tokens[type.begin].text);
@@ -137,6 +151,7 @@ std::optional<WgslLayout> WgslLayouts::scalar(WgslRange type) const {
     if (declaration == nullptr) {
       if (name == "f32" || name == "i32" || name == "u32") return scalar_layout(4);
       if (name == "f16") return scalar_layout(2);
+      if (name == "bool" && in_workgroup_) return {{4, 4, 0, false}};
       return {};
     }
     if (declaration->kind != WgslDeclarationKind::alias) return {};

@@ -41,6 +41,10 @@ class WgslLayouts {
   WgslLayout layout(WgslRange type);
   const WgslStructureLayout& structure(const WgslDeclaration& declaration);
 
+  /// Bytes of the type as a var<workgroup>, where bool (4 bytes) is a type too; nothing where layout() would throw. To
+  /// be asked last: what it lays out is kept for layout() as well.
+  std::optional<std::uint64_t> size_in_workgroup(WgslRange type);
+
   /// The type's text without blanks, aliases replaced by what they stand for. The type must have a layout.
   std::string resolved(WgslRange type) const;
 
@@ -58,6 +62,7 @@ class WgslLayouts {
   WgslConstants& constants_;
   std::unordered_map<const WgslDeclaration*, std::optional<WgslStructureLayout>> structures_;  // empty: under way
   std::size_t depth_ = 0;
+  bool in_workgroup_ = false;
 };
 
 }  // namespace weft::dispatch

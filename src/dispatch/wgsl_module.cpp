@@ -232,9 +232,26 @@ class Parser {
 void add_prelude_constant(WgslModule& module, const PreludeConstant& constant, const std::string& origin) {
   WgslDeclaration declaration{};
   declaration.name = constant.name;
+  const std::string name_origin = fmt::format("{}: name of constant {}", origin, wgsl_quoted(constant.name));
+  const WgslRange name = module.tokens.lex(constant.name, name_origin);
+  if (name.end - name.begin != 1 || module.tokens[name.begin].kind != WgslKind::identifier) {
+    module.tokens.fail(module.tokens[name.begin], "a constant's name is one identifier", "give a name such as TILE");
+  }
+  if (module.by_name.contains(constant.name)) {
+    module.tokens.fail(module.tokens[name.begin], "the constant is given twice", "give each constant once");
+  }
   const std::string value_origin = fmt::format("{}: value of constant {}", origin, wgsl_quoted(constant.name));
   const WgslRange value = module.tokens.lex(constant.value, value_origin);
   declaration.token = value.begin;
+  if (value.begin == value.end) {
+    module.tokens.fail(module.tokens[value.begin], "the value is empty", "give an expression, or a type for an alias");
+  }
+  for (std::size_t i = value.begin; i < value.end; ++i) {
+    const WgslToken& token = module.tokens[i];
+    if (token.is(';') || token.is('{') || token.is('}')) {
+      module.tokens.fail(token, fmt::format("{} in a value", wgsl_quoted(token.text)), "give one expression");
+    }
+  }
   if (constant.type == "alias") {
     declaration.kind = WgslDeclarationKind::alias;
     declaration.type = Parser(module, value).whole_type();

@@ -149,7 +149,7 @@ class Writer {
         if (abandon_) return;
         const std::span<const std::byte> bytes = item->bytes.view();
         const auto span = stage(job_, "write the file", bytes.size());
-        job_.write(*job_.blocks.result().axis, item->elements.begin, item->elements.end, bytes);
+        job_.write(job_.blocks.result().axis.value(), item->elements.begin, item->elements.end, bytes);
         job_.advance(bytes.size());
       }
     } catch (...) {
@@ -239,7 +239,7 @@ class Run {
       if (!place(id).combined) continue;
       Sum& sum = sums[id];
       sum.id = id;
-      sum.joining = joining_of(job_.graph, job_.graph[id], *place(id).operands[0]);
+      sum.joining = joining_of(job_.graph, job_.graph[id], place(id).operands[0].value());
       sum.parts = std::make_unique<Joiner>(sum.joining);
     }
     const std::vector<std::vector<OpId>> release = releases(pass, writes);
@@ -330,8 +330,9 @@ class Run {
   void join(Sum& sum, const Step& step, const Range& rows, const std::function<Tensor(OpId)>& operand) {
     const Operation& op = job_.graph[step.result];
     std::vector<Tensor> operands;
+    operands.reserve(op.operands.size());
     for (OpId id : op.operands) operands.push_back(operand(id));
-    const std::size_t axis = *place(step.result).operands[0];
+    const std::size_t axis = place(step.result).operands[0].value();
     const std::int64_t run = job_.graph.shape(op.operands[0])[axis] / job_.blocks.rows;
     if (rows.begin == 0 && sum.joining.prepare) sum.origin = sum.joining.prepare(operands);
     Part part;
@@ -343,7 +344,7 @@ class Run {
   }
 
   void write(Writer& writer, const Tensor& result, const Range& rows) {
-    const std::size_t axis = *job_.blocks.result().axis;
+    const std::size_t axis = job_.blocks.result().axis.value();
     const std::int64_t run = job_.graph.shape(plan().result)[axis] / job_.blocks.rows;
     const Tensor dense = contiguous(result);
     const std::size_t begin = static_cast<std::size_t>(dense.offset()) * size_of(dense.dtype());

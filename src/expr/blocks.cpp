@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace weft::expr {
@@ -13,11 +14,12 @@ using Axis = std::optional<std::size_t>;
 constexpr std::size_t kMostPasses = 64;
 
 /// Thrown inside the analysis only.
-struct Refusal {
+struct Refusal : std::exception {
+  explicit Refusal(std::string reason) : why(std::move(reason)) {}
   std::string why;
 };
 [[noreturn]] void refuse(std::string why) {
-  throw Refusal{std::move(why)};
+  throw Refusal(std::move(why));
 }
 
 std::int64_t product(const Shape& shape, std::size_t from, std::size_t to) {
@@ -84,7 +86,7 @@ class Analysis {
     for (OpId operand : op.operands) p.after = std::max(p.after, cuts_[operand].after);
     const std::size_t first = first_cut(op);
     if (first == op.operands.size()) return;
-    const std::size_t axis = *cut_of(op, first);
+    const std::size_t axis = cut_of(op, first).value();
     switch (op.kind) {
       case OpKind::unary:
       case OpKind::binary:
@@ -146,8 +148,9 @@ class Analysis {
     const std::int64_t length = graph_.shape(op.operands[first_cut(op)])[axis];
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       const bool is_in = i < 32 && (mask >> i & 1) != 0;
-      if (cut_of(op, i) && (!is_in || *cut_of(op, i) != axis))
+      if (cut_of(op, i) && (!is_in || cut_of(op, i) != axis)) {
         refuse("its arguments would be cut along different axes");
+      }
       if (!is_in) continue;
       const Shape& shape = graph_.shape(op.operands[i]);
       if (axis >= shape.rank() || shape[axis] != length) refuse("its arguments differ along the axis to be cut");
@@ -157,7 +160,7 @@ class Analysis {
 
   void elementwise(const Operation& op, OpCut& p, std::size_t first) {
     const std::size_t rank = op.shape.rank();
-    const std::size_t axis = *cut_of(op, first) + rank - graph_.shape(op.operands[first]).rank();
+    const std::size_t axis = cut_of(op, first).value() + rank - graph_.shape(op.operands[first]).rank();
     const std::int64_t length = op.shape[axis];
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       const Axis at = aligned(graph_.shape(op.operands[i]), rank, axis, length);
@@ -236,7 +239,7 @@ class Analysis {
     const std::size_t batches = std::max(batch[0], batch[1]);
     const std::size_t a = cut_of(op, 0) ? 0 : 1;
     const std::size_t b = 1 - a;
-    const std::size_t axis = *cut_of(op, a);
+    const std::size_t axis = cut_of(op, a).value();
     p.operands[a] = axis;
     if (axis == summed[a]) {
       p.operands[b] = summed[b];
@@ -353,7 +356,8 @@ std::optional<std::size_t> operand_axis(const Graph& graph, const Blocks& blocks
   }
   // All else is elementwise, and broadcasts to the result.
   const Shape& shape = graph.shape(step.result);
-  return aligned(graph.shape(operand), shape.rank(), *made.axis, shape[*made.axis]);
+  const std::size_t axis = made.axis.value();
+  return aligned(graph.shape(operand), shape.rank(), axis, shape[axis]);
 }
 
 Shape block_shape(const Graph& graph, const Blocks& blocks, OpId id, std::int64_t n) {

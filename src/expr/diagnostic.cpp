@@ -87,16 +87,20 @@ Error make_error(ErrorCode code, const Source& source, Place place, std::string_
   std::string shown;
   for (char32_t c : row.cells) append_utf8(shown, c);
   shown.erase(shown.find_last_not_of(' ') + 1);
-  std::string marks(row.begin, ' ');
-  marks.append(row.end - row.begin, '~');
-  marks[row.caret] = '^';
+  std::string marks;
+  for (std::size_t i = 0; i < row.end; ++i) {
+    const std::size_t cells = i < row.cells.size() ? cells_of(row.cells[i]) : 1;
+    std::string mark(cells, i < row.begin ? ' ' : '~');
+    if (i == row.caret) mark.replace(0, 1, "^");
+    marks += mark;
+  }
 
   std::string message = source.name() + ": ";
   if (source.has_several_lines()) message += fmt::format("line {}: ", source.line_at(place.caret).number);
   message += fmt::format("{}\n{}{}\n{}{}", title, kIndent, shown, kIndent, marks);
   // Ending in a line break, a message gets its fix on a line of its own.
   message += note.empty() ? "\n" : fmt::format(" {}", note);
-  return Error(code, std::move(message), std::move(fix));
+  return Error(code, message, std::move(fix));
 }
 
 std::string excerpt(std::string_view text) {

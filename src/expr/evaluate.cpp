@@ -84,12 +84,14 @@ class StepRun {
 
   Tensor concat(const Operation& op) const {
     std::vector<Tensor> parts;
+    parts.reserve(op.operands.size());
     for (std::size_t i = 0; i < op.operands.size(); ++i) parts.push_back(operand(op, i));
     return weft::concat(parts, axis(op));
   }
 
   Tensor library(const Operation& op) const {
     std::vector<Tensor> operands;
+    operands.reserve(op.operands.size());
     for (std::size_t i = 0; i < op.operands.size(); ++i) operands.push_back(operand(op, i));
     return (*op.run)(device_, operands);
   }

@@ -238,13 +238,13 @@ std::optional<Tensor> Expression::stream(const Device& device, const Sources& in
   const StreamChecked checked = check_stream(state_->program, device, inputs, options);
   if (checked.plan.refusal) throw *checked.plan.refusal;
   const expr::Graph& graph = checked.checked.graph;
-  if (stats != nullptr) *stats = stats_of(graph, checked.choice.blocks->plan);
+  if (stats != nullptr) *stats = stats_of(graph, checked.choice.blocks.value().plan);
   const auto source = [&](const expr::Operation& op) -> const BlockSource& {
     return std::get<BlockSource>(inputs.at(op.name));
   };
   const expr::BlockJob job{device,
                            graph,
-                           *checked.choice.blocks,
+                           checked.choice.blocks.value(),
                            checked.choice.count,
                            [&](const expr::Operation& op) {
                              const Tensor* tensor = std::get_if<Tensor>(&inputs.at(op.name));

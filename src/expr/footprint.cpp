@@ -215,6 +215,7 @@ class Chooser {
 
   BlockChoice run() {
     std::vector<OpId> by_size;
+    by_size.reserve(sources_.size());
     for (const auto& [id, fortran] : sources_) by_size.push_back(id);
     std::stable_sort(by_size.begin(), by_size.end(),
                      [&](OpId a, OpId b) { return bytes_of(graph_, a) > bytes_of(graph_, b); });
@@ -247,10 +248,10 @@ class Chooser {
     return {counts.begin(), counts.end()};
   }
 
-  void try_cut(std::map<OpId, std::size_t> inputs, std::int64_t rows) {
-    if (++tries_ > kMostTries || (tries_ > 4 && tries_ * graph_.size() > kMostWork) ||
-        !tried_.emplace(inputs, rows).second)
-      return;
+  void try_cut(const std::map<OpId, std::size_t>& inputs, std::int64_t rows) {
+    ++tries_;
+    if (tries_ > kMostTries || (tries_ > 4 && tries_ * graph_.size() > kMostWork)) return;
+    if (!tried_.emplace(inputs, rows).second) return;
     Obstacle obstacle;
     std::optional<Blocks> blocks = cut(graph_, result_, inputs, rows, obstacle);
     if (!blocks) {
@@ -266,7 +267,7 @@ class Chooser {
       for (std::size_t axis : wanted_axes(id, rows)) {
         auto more = inputs;
         more[id] = axis;
-        try_cut(std::move(more), rows);
+        try_cut(more, rows);
       }
     }
   }

@@ -106,6 +106,11 @@ Value apply_reduce(Translator& t, const Function& f, const Arguments& args) {
   if (args.has(1)) options.axes = t.integers(args[1], "an axis");
   if (args.has(2)) options.keepdims = t.boolean(args[2], "keepdims");
   const OpId x = t.tensor(args[0]);
+  if ((op == R::max || op == R::min) && args[0].is<Scalar>() && args.has(1)) {
+    t.fail(t.call_span(), title_of(f), "a single number has no axes",
+           fmt::format("use {}(a, b) for the {} of two", op == R::max ? "maximum" : "minimum",
+                       op == R::max ? "larger" : "smaller"));
+  }
   return t.make_tensor(t.at(t.call_span(), title_of(f), [&] { return t.graph().reduce(op, x, options); }));
 }
 
@@ -153,6 +158,7 @@ std::optional<std::vector<std::int64_t>> rest_integers(Translator& t, const Argu
     return t.integers(args.rest[0], what);
   }
   std::vector<std::int64_t> out;
+  out.reserve(args.rest.size());
   for (const Value& v : args.rest) out.push_back(t.integer(v, what));
   return out;
 }

@@ -143,8 +143,9 @@ class Planner {
   bool join(OpId id) {
     if (id == result_ || users_[id].empty()) return false;
     const std::optional<std::size_t> at = group_[users_[id].front()];
+    if (!at || groups_[*at].kind != Step::Kind::program) return false;
     for (OpId user : users_[id]) {
-      if (!group_[user] || group_[user] != at || groups_[*at].kind != Step::Kind::program) return false;
+      if (group_[user] != at) return false;
     }
     Group& group = groups_[*at];
     const Operation& op = graph_[id];

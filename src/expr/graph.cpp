@@ -9,6 +9,7 @@
 
 #include "expr/joining.h"
 #include "ops/infer.h"
+#include "ops/infer_norm.h"
 #include "weft/error.h"
 
 namespace weft::expr {
@@ -60,6 +61,9 @@ std::int64_t arange_count(const Scalar& start, const Scalar& stop, const Scalar&
       !__builtin_sub_overflow(*to, *from, &length)) {
     if (length == 0 || (length < 0) != (by < 0)) return 0;
     return length / by + (length % by != 0 ? 1 : 0);
+  }
+  if (std::isnan(as_double(start)) || std::isnan(as_double(stop))) {
+    throw Error(ErrorCode::invalid_argument, "an end is NaN", "give numbers");
   }
   const double count = std::ceil((as_double(stop) - as_double(start)) / as_double(step));
   if (!(count < 9.0e18)) {
@@ -259,6 +263,7 @@ OpId Graph::softmax(OpKind kind, OpId x, std::int64_t axis) {
 OpId Graph::layer_norm(OpId x, std::optional<OpId> weight, std::optional<OpId> bias, double eps, std::int64_t axis) {
   const std::size_t at = ops::normalize_axis("layer_norm", axis, shape(x));
   const Shape inner(std::span<const std::int64_t>(shape(x).begin() + at, shape(x).end()));
+  ops::check_eps("layer_norm", eps);
   if (!is_float(dtype(x))) x = cast(x, DType::f32);
   Operation op{.kind = OpKind::layer_norm, .dtype = dtype(x), .shape = shape(x), .operands = {x}};
   op.axis = at;

@@ -23,6 +23,7 @@ Value Translator::index(const Node& node) {
   const Index& index = node.as<Index>();
   const Value object = value(index.object);
   std::vector<Value> given;
+  given.reserve(index.items.size());
   for (NodeId id : index.items) given.push_back(value(id));
   call_span_ = node.span;
   if (object.is<Sequence>()) return index_sequence(object, given, node.span);
@@ -68,18 +69,23 @@ OpId Translator::take(OpId x, std::size_t axis, const Value& item) {
     fail(item.span, "indices must be integers", fmt::format("this is {}", describe(item, graph_)),
          "cast them: idx.astype('int32')");
   }
-  const Operation& op = graph_[indices];
-  if (op.kind == OpKind::constant && op.dtype == DType::i32) {
+  const auto check_index = [&](std::int64_t n) {
     const std::int64_t length = graph_.shape(x)[axis];
+    if (n >= -length && n < length) return;
+    fail(item.span, "index out of range",
+         fmt::format("{} is past axis {} of length {} of {}", n, axis, length, to_string(graph_.shape(x))),
+         length == 0 ? std::string("take from an axis that has elements")
+                     : fmt::format("use indices from {} to {}", -length, length - 1),
+         ErrorCode::out_of_range);
+  };
+  const Operation& op = graph_[indices];
+  const std::int64_t* number = std::get_if<std::int64_t>(&op.value.value);
+  if (op.kind == OpKind::full && number != nullptr && element_count(op.shape) != 0) check_index(*number);
+  if (op.kind == OpKind::constant && op.dtype == DType::i32) {
     for (std::size_t i = 0; i < op.bytes.size(); i += sizeof(std::int32_t)) {
       std::int32_t n = 0;
       std::copy_n(&op.bytes[i], sizeof n, reinterpret_cast<std::byte*>(&n));
-      if (n >= -length && n < length) continue;
-      fail(item.span, "index out of range",
-           fmt::format("{} is past axis {} of length {} of {}", n, axis, length, to_string(graph_.shape(x))),
-           length == 0 ? std::string("take from an axis that has elements")
-                       : fmt::format("use indices from {} to {}", -length, length - 1),
-           ErrorCode::out_of_range);
+      check_index(n);
     }
   }
   const OpId whole = weft::is_float(graph_.dtype(indices)) ? graph_.cast(indices, DType::i32) : indices;

@@ -13,7 +13,10 @@
 #include "ops/infer_attention.h"
 #include "ops/infer_conv.h"
 #include "ops/infer_indexing.h"
+#include "ops/infer_moments.h"
+#include "ops/infer_norm.h"
 #include "ops/infer_signal.h"
+#include "ops/scalar.h"
 #include "weft/fft.h"
 #include "weft/indexing.h"
 #include "weft/nn.h"
@@ -66,7 +69,7 @@ class Call {
   Graph& graph() const { return t_.graph(); }
   const Shape& shape_of(OpId x) const { return t_.graph().shape(x); }
   DType dtype_of(OpId x) const { return t_.graph().dtype(x); }
-  const Function& function() const { return f_; }
+  const std::string& title() const { return title_; }
 
   [[noreturn]] void refuse(std::size_t i, std::string_view note, std::string fix) const {
     t_.fail(args_[i].span, title_, note, std::move(fix));
@@ -146,7 +149,7 @@ Value apply_moment(Translator& t, const Function& f, const Arguments& args) {
   return c.reduction(
       fmt::format("{} {}", key_of(r), ddof), x, r,
       [=](const Device&, Operands x_) {
-        const VarOptions o{.axes = r.axes, .keepdims = r.keepdims, .ddof = ddof};
+        const VarOptions o{.axes = r.axes, .keepdims = r.keepdims, .ddof = static_cast<double>(ddof)};
         return root ? stddev(x_[0], o) : var(x_[0], o);
       },
       [&](Integers axes, DType to) { return variance_joining(std::move(axes), r.keepdims, ddof, root, to); });
@@ -157,6 +160,10 @@ Value apply_norm(Translator& t, const Function& f, const Arguments& args) {
   const double ord = c.number(1, "ord", 2);
   const ReduceOptions r = reduce_options(c, 2, 3);
   const OpId x = c.floats(0);
+  t.at(t.call_span(), c.title(), [&] {
+    ops::check_norm(ord, c.shape_of(x), r.axes);
+    return x;
+  });
   return c.reduction(
       fmt::format("{} {}", ord, key_of(r)), x, r, [=](const Device&, Operands x_) { return norm(x_[0], ord, r); },
       [&](Integers axes, DType to) { return norm_joining(std::move(axes), r.keepdims, ord, to); });
@@ -247,7 +254,11 @@ Value apply_pad(Translator& t, const Function& f, const Arguments& args) {
                                 std::visit([](auto v) { return fmt::format("{}", v); }, value.value));
   for (const PadWidth& w : widths) key += fmt::format(" {},{}", w.before, w.after);
   return c.op(
-      key, {x}, [&] { return Result{ops::pad_shape(c.shape_of(x), widths, mode), c.dtype_of(x)}; },
+      key, {x},
+      [&] {
+        ops::stored_scalar(f.name, value, c.dtype_of(x));  // refuses what does not fit
+        return Result{ops::pad_shape(c.shape_of(x), widths, mode), c.dtype_of(x)};
+      },
       [=](const Device&, Operands o) { return pad(o[0], widths, mode, value); },
       [&] {
         Slices slices;
@@ -312,9 +323,16 @@ Value apply_eye(Translator& t, const Function& f, const Arguments& args) {
   const Call c(t, f, args);
   const std::int64_t rows = c.integer(0, "N", 0);
   const std::int64_t columns = c.integer(1, "M", rows);
-  const std::int64_t k = c.integer(2, "k", 0);
   const DType dtype = c.dtype(3, DType::f32);
-  if (rows < 0 || columns < 0) c.refuse(0, "a length below 0", "give lengths of at least 0");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const auto check_length = [&](std::size_t i, std::int64_t length) {
+    if (length < 0) c.refuse(i, "a length below 0", "give lengths of at least 0");
+    if (length > kMost) c.refuse(i, fmt::format("a length over {}", kMost), "give smaller lengths");
+  };
+  check_length(0, rows);
+  check_length(c.has(1) ? 1 : 0, columns);
+  // Further out there are zeros alone.
+  const std::int64_t k = std::clamp(c.integer(2, "k", 0), -rows, columns);
   return c.op(
       fmt::format("{} {} {} {}", rows, columns, k, static_cast<int>(dtype)), {},
       [&] { return Result{Shape{rows, columns}, dtype}; },
@@ -393,8 +411,14 @@ Value apply_rms_norm(Translator& t, const Function& f, const Arguments& args) {
   return c.op(
       fmt::format("{} {}", o.eps, o.axis), operands,
       [&] {
-        ops::normalize_axis(f.name, o.axis, c.shape_of(operands[0]));
-        return Result{c.shape_of(operands[0]), c.dtype_of(operands[0])};
+        const Shape& x = c.shape_of(operands[0]);
+        const std::size_t axis = ops::normalize_axis(f.name, o.axis, x);
+        ops::check_eps(f.name, o.eps);
+        if (operands.size() > 1) {
+          const Shape inner(std::span<const std::int64_t>(x.begin() + axis, x.end()));
+          ops::check_row_operand(f.name, "weight", c.shape_of(operands[1]), inner);
+        }
+        return Result{x, c.dtype_of(operands[0])};
       },
       [=](const Device&, Operands x) {
         RmsNormOptions with = o;
@@ -416,7 +440,16 @@ Value apply_group_norm(Translator& t, const Function& f, const Arguments& args) 
   const bool has_weight = c.has(2), has_bias = c.has(3);
   return c.op(
       fmt::format("{} {} {} {}", o.groups, o.eps, has_weight, has_bias), operands,
-      [&] { return Result{c.shape_of(operands[0]), c.dtype_of(operands[0])}; },
+      [&] {
+        const Shape& x = c.shape_of(operands[0]);
+        ops::check_groups(x, o.groups);
+        ops::check_eps(f.name, o.eps);
+        for (std::size_t i = 1; i < operands.size(); ++i) {
+          const std::string_view what = i == 1 && has_weight ? "the weight" : "the bias";
+          ops::check_channel_operand(f.name, what, c.shape_of(operands[i]), x[1], x);
+        }
+        return Result{x, c.dtype_of(operands[0])};
+      },
       [=](const Device&, Operands x) {
         GroupNormOptions with = o;
         if (has_weight) with.weight = x[1];
@@ -438,7 +471,19 @@ Value apply_batch_norm(Translator& t, const Function& f, const Arguments& args) 
   const bool has_weight = c.has(3), has_bias = c.has(4);
   return c.op(
       fmt::format("{} {} {} {}", o.eps, o.axis, has_weight, has_bias), operands,
-      [&] { return Result{c.shape_of(operands[0]), c.dtype_of(operands[0])}; },
+      [&] {
+        const Shape& x = c.shape_of(operands[0]);
+        const std::int64_t channels = x[ops::normalize_axis(f.name, o.axis, x)];
+        ops::check_eps(f.name, o.eps);
+        for (std::size_t i = 1; i < operands.size(); ++i) {
+          const std::string_view what = i == 1                 ? "the mean"
+                                        : i == 2               ? "the variance"
+                                        : i == 3 && has_weight ? "the weight"
+                                                               : "the bias";
+          ops::check_channel_operand(f.name, what, c.shape_of(operands[i]), channels, x);
+        }
+        return Result{x, c.dtype_of(operands[0])};
+      },
       [=](const Device&, Operands x) {
         BatchNormOptions with = o;
         if (has_weight) with.weight = x[3];
@@ -491,7 +536,9 @@ Value apply_conv(Translator& t, const Function& f, const Arguments& args) {
                       fmt::format("{}: an input of shape {}", f.name, to_string(c.shape_of(operands[0]))),
                       fmt::format("give it {} axes: batch, channels, and {} of space", axes + 2, axes));
         }
-        return Result{ops::conv_shape(c.shape_of(operands[0]), c.shape_of(operands[1]), o), dtype};
+        const Shape to = ops::conv_shape(c.shape_of(operands[0]), c.shape_of(operands[1]), o);
+        if (operands.size() > 2) ops::check_conv_bias(f.name, c.shape_of(operands[2]), to[1]);
+        return Result{to, dtype};
       },
       [=](const Device&, Operands x) {
         ConvOptions with = o;
@@ -516,7 +563,11 @@ Value apply_conv_transpose(Translator& t, const Function& f, const Arguments& ar
   for (OpId& x : operands) x = c.graph().cast(x, dtype);
   return c.op(
       fmt::format("{} {} {}", key_of(o.window), list(o.output_padding), o.groups), operands,
-      [&] { return Result{ops::conv_transpose_shape(c.shape_of(operands[0]), c.shape_of(operands[1]), o), dtype}; },
+      [&] {
+        const Shape to = ops::conv_transpose_shape(c.shape_of(operands[0]), c.shape_of(operands[1]), o);
+        if (operands.size() > 2) ops::check_conv_bias(f.name, c.shape_of(operands[2]), to[1]);
+        return Result{to, dtype};
+      },
       [=](const Device&, Operands x) {
         ConvTransposeOptions with = o;
         if (x.size() > 2) with.bias = x[2];
@@ -556,8 +607,9 @@ Value apply_attention(Translator& t, const Function& f, const Arguments& args) {
   o.causal = c.boolean(5, "causal");
   o.softcap = c.number(6, "softcap", 0);
   return c.op(
-      fmt::format("{} {} {}", o.scale.value_or(0), o.causal, o.softcap), operands,
+      fmt::format("{} {} {}", o.scale ? fmt::format("{}", *o.scale) : "-", o.causal, o.softcap), operands,
       [&] {
+        ops::check_attention_numbers(o.scale.value_or(1), o.softcap);
         const ops::AttentionShape s =
             ops::attention_shape(c.shape_of(operands[0]), c.shape_of(operands[1]), c.shape_of(operands[2]));
         if (has_mask) ops::check_attention_mask(s, c.shape_of(operands[3]), c.dtype_of(operands[3]));
@@ -617,7 +669,10 @@ Value apply_random(Translator& t, const Function& f, const Arguments& args) {
   return c.op(
       fmt::format("{} {} {}", seed, a, b), {},
       [&] {
-        if (!normal) ops::check_uniform_range(a, b, DType::f32);
+        if (normal)
+          ops::check_normal(a, b);
+        else
+          ops::check_uniform_range(a, b, DType::f32);
         return Result{shape, DType::f32};
       },
       [=](const Device& d, Operands) {

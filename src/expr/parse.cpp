@@ -595,6 +595,15 @@ void Parser::fail_chained(NodeId left, BinaryOp second, Span op_span, NodeId rig
   const Span middle = span_of(nodes_[left].as<Binary>().right);
   const Span last = span_of(right);
   const bool has_comment = text(join(first, last)).find('#') != std::string_view::npos;
+  const Binary* joint = nodes_[nodes_[left].as<Binary>().right].get_if<Binary>();
+  const bool joins =
+      joint != nullptr && source_.text()[middle.begin] != '(' &&
+      (joint->op == BinaryOp::bit_and || joint->op == BinaryOp::bit_or || joint->op == BinaryOp::bit_xor);
+  if (joins) {
+    refuse(Place(join(first, last), op_span),
+           fmt::format("'{}' binds tighter than comparisons, which cannot be chained", spelling(joint->op)),
+           "put each comparison in parentheses");
+  }
   refuse(Place(join(first, last), op_span), "comparisons cannot be chained",
          has_comment ? std::string("compare two by two and join with &, each in parentheses")
                      : fmt::format("write ({}) & ({} {} {})", excerpt(text(first)), excerpt(text(middle)),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "expr/names.h"
 #include "expr/scalar.h"
@@ -395,6 +396,15 @@ Value Translator::binary(weft::BinaryOp op, const Value& a, const Value& b, Plac
     both.items.insert(both.items.end(), more.begin(), more.end());
     return {place.span, std::move(both)};
   }
+  if ((left != nullptr || right != nullptr) && ops::is_comparison(op)) {
+    const Value& other = left != nullptr ? b : a;
+    const Scalar& number = left != nullptr ? *left : *right;
+    const auto fitting =
+        ops::comparison_beside(graph_.dtype(tensor(other)), left != nullptr ? ops::swapped(op) : op, number);
+    if (fitting) {
+      return binary(fitting->op, other, {left != nullptr ? a.span : b.span, fitting->number}, place);
+    }
+  }
   const auto [m, n] = operands(a, b);
   if (!do_broadcast(graph_.shape(m), graph_.shape(n))) shapes_differ(m, n, a, b, place);
   return {place.span, at(place, title, [&, &m = m, &n = n] {
@@ -681,6 +691,7 @@ Arguments Translator::bind(const Function& function, const Node& node, const std
         std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.name == keyword.name; });
     if (it == parameters.end()) {
       std::vector<std::string_view> names;
+      names.reserve(parameters.size());
       for (const Parameter& p : parameters) names.push_back(p.name);
       const auto near = nearest(keyword.name, names);
       fail(keyword.name_span, "unknown keyword", fmt::format("{} takes {}", function.name, list_of(parameters)),

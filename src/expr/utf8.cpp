@@ -115,4 +115,19 @@ bool is_printable(char32_t c) noexcept {
   return !steers_layout;
 }
 
+std::size_t cells_of(char32_t c) noexcept {
+  static constexpr Range kCombining[] = {
+      {0x0300, 0x036f}, {0x0483, 0x0489}, {0x0591, 0x05bd}, {0x0610, 0x061a}, {0x064b, 0x065f},
+      {0x0e34, 0x0e3a}, {0x0e47, 0x0e4e}, {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x20d0, 0x20ff},
+      {0x3099, 0x309a}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f},
+  };
+  static constexpr Range kWide[] = {
+      {0x1100, 0x115f}, {0x2e80, 0x303e}, {0x3041, 0xa4cf},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},
+      {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x1f300, 0x1f64f}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd},
+  };
+  const auto holds = [c](const Range& range) { return c >= range.first && c <= range.last; };
+  if (std::any_of(std::begin(kCombining), std::end(kCombining), holds)) return 0;
+  return std::any_of(std::begin(kWide), std::end(kWide), holds) ? 2 : 1;
+}
+
 }  // namespace weft::expr

@@ -33,4 +33,9 @@ bool is_name_continue(char32_t c) noexcept;
 /// False for control characters, and for those that only steer the layout of a line (a direction, a width of zero).
 bool is_printable(char32_t c) noexcept;
 
+/// How many cells of a terminal a printable character takes: 0 for marks that combine with the one before, 2 for the
+/// ideographs, syllables and full-width forms of East Asia and for emoji, 1 for all others. By blocks, not by Unicode's
+/// tables.
+std::size_t cells_of(char32_t c) noexcept;
+
 }  // namespace weft::expr

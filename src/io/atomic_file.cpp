@@ -135,7 +135,7 @@ struct AtomicFile::State {
   std::optional<FileDescriptor> direct;
   std::uint64_t written = 0;  ///< into it
 
-  int fd() const noexcept { return file ? file->fd() : direct->get(); }
+  int fd() const { return file ? file->fd() : direct.value().get(); }
 };
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, Temporary how) : state_(std::make_unique<State>()) {
@@ -217,7 +217,7 @@ void AtomicFile::finish() {
     return;
   }
   if (::fsync(s.fd()) != 0) system_error(s.shown, "cannot write", errno, kCheckSpace);
-  s.file->rename_to(s.target, s.shown);
+  s.file.value().rename_to(s.target, s.shown);
 
   // Makes the rename itself last through a power cut. The file is whole either way, and not every file system can.
   const FileDescriptor directory(::open(s.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

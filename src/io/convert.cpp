@@ -152,7 +152,7 @@ ComputableFile::ComputableFile(ArrayFile file, std::string name, bool allow_down
     : file_(std::move(file)), name_(std::move(name)), type_(device_type_of(file_.dtype(), name_, allow_downcast)) {}
 
 DType ComputableFile::dtype() const {
-  return *device_dtype(type_);
+  return device_dtype(type_).value();
 }
 
 void ComputableFile::read(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out) {

@@ -86,7 +86,8 @@ FileDescriptor open_regular(const std::filesystem::path& path) {
   // O_NONBLOCK: a pipe without a writer must not hang the open; it changes nothing for regular files.
   FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
-    system_error(name, "cannot open", errno, errno == ENOENT ? "check the path" : "check the file's permissions");
+    system_error(name, "cannot open", errno,
+                 errno == EACCES ? "check the permissions of the file and its folders" : "check the path");
   }
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) system_error(name, "cannot open", errno, "check the file");

@@ -166,6 +166,7 @@ std::vector<MemoryClass> BufferPool::classes() const {
     }
   }
   std::vector<MemoryClass> out;
+  out.reserve(by_size.size());
   for (const auto& [size, c] : by_size) out.push_back({size, c.live, c.retained});
   return out;
 }

@@ -50,7 +50,15 @@ Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::ui
       reads_in_flight_(gpu_, staging_cap),
       upload_ring_(gpu_, copy_threads_, upload_bytes_) {}
 
-void Memory::check_size(std::uint64_t size) const {
+void Memory::check_request(std::uint64_t size, Usage usage) const {
+  constexpr auto kAll = static_cast<std::uint32_t>(kDefaultUsage | Usage::uniform | Usage::indirect);
+  const auto bits = static_cast<std::uint32_t>(usage);
+  if (bits == 0 || (bits & ~kAll) != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a buffer's usage is {:#x}, {}", bits,
+                            bits == 0 ? "none at all" : "with bits that Usage does not name"),
+                "combine values of Usage with |");
+  }
   const std::uint64_t limit = gpu_.limits().max_buffer_size;
   if (size > limit) {
     throw Error(ErrorCode::out_of_range,
@@ -78,19 +86,19 @@ Buffer Memory::make(std::uint64_t size, Usage usage, bool mapped) {
 }
 
 Buffer Memory::alloc(std::uint64_t size, Usage usage) {
-  check_size(size);
+  check_request(size, usage);
   gpu_.check_alive("alloc");
   return make(size, usage, false);
 }
 
 Buffer Memory::alloc_mapped(std::uint64_t size, Usage usage) {
-  check_size(size);
+  check_request(size, usage);
   gpu_.check_alive("upload");
   return make(size, usage, true);
 }
 
 std::unique_ptr<UploadStaging> Memory::make_upload_staging(std::uint64_t size) {
-  check_size(size);
+  check_request(size, Usage::copy_src);  // what staging memory is to the caller
   gpu_.check_alive("upload");
   return std::make_unique<UploadStaging>(gpu_, checked_align(size, 4, "upload: size"), upload_bytes_);
 }

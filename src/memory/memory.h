@@ -78,7 +78,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
 
  private:
   Buffer make(std::uint64_t size, Usage usage, bool mapped);
-  void check_size(std::uint64_t size) const;
+  /// What the implementation would not survive, or call a lack of memory.
+  void check_request(std::uint64_t size, Usage usage) const;
 
   const std::shared_ptr<webgpu::Gpu> gpu_owner_;
   webgpu::Gpu& gpu_;

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "ops/attention_plan.h"
+#include "ops/attention_tuning.h"
 #include "ops/infer_attention.h"
 #include "ops/launch.h"
 #include "ops/result.h"
@@ -61,10 +62,13 @@ std::uint64_t all_rows(const AttentionShape& s) {
   return static_cast<std::uint64_t>(s.batch * s.heads * s.queries);
 }
 
+AttentionDevice kernels_of(const Device& device) {
+  return {cpu_kernels(device), is_cpu(device), device.limits(), device.features()};
+}
+
+/// By the rules.
 AttentionPlan plan_of(const Operands& a, std::uint32_t unit) {
-  const Device& device = a.q.device();
-  return plan_attention({cpu_kernels(device), is_cpu(device), device.limits(), device.features()}, a.shape, a.q.dtype(),
-                        unit);
+  return plan_attention(kernels_of(a.q.device()), a.shape, a.q.dtype(), unit);
 }
 
 /// Of the sums that a plan leaves for the merging kernel, each row filled up to whole fours.
@@ -97,7 +101,13 @@ void run_block(const AttentionOptions& options, const Operands& a) {
                          in_units_of(common, a.v, v.offset) && out.offset % 4 == 0)) {
     common = common == 8 ? 4 : 1;
   }
-  const AttentionPlan plan = plan_of(a, common);
+  AttentionPlan plan = plan_of(a, common);
+  // More shares than the rules' may need more memory than there is; how a call was cut goes by the rules.
+  if (const auto stored = stored_attention_plan(device, kernels_of(device), s, a.q.dtype(), common);
+      stored &&
+      partial_bytes(a, *stored) <= std::max(device.limits().max_storage_binding_size / 4, partial_bytes(a, plan))) {
+    plan = *stored;
+  }
 
   Params params{};
   params.queries = word(s.queries);
@@ -216,11 +226,6 @@ void run_parts(const AttentionOptions& options, const Operands& a) {
   run(length / 2, length - length / 2);
 }
 
-void check_number(std::string_view name, double value, bool good, std::string_view fix) {
-  if (good) return;
-  throw Error(ErrorCode::invalid_argument, fmt::format("attention: {} is {}", name, value), std::string(fix));
-}
-
 }  // namespace
 }  // namespace ops
 
@@ -235,9 +240,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   if (options.mask) ops::check_attention_mask(a.shape, options.mask.shape(), options.mask.dtype());
   if (options.lengths) ops::check_attention_lengths(a.shape, options.lengths.shape(), options.lengths.dtype());
   const double scale = options.scale.value_or(1);
-  ops::check_number("scale", scale, std::isfinite(scale), "give a finite number, or none for 1 / sqrt(dim)");
-  ops::check_number("softcap", options.softcap, std::isfinite(options.softcap) && options.softcap >= 0,
-                    "give a finite number over 0, or 0 for none");
+  ops::check_attention_numbers(scale, options.softcap);
   const std::uint64_t rows =
       checked_mul(static_cast<std::uint64_t>(a.shape.heads), static_cast<std::uint64_t>(a.shape.queries), ops::kName);
   if (rows > (1 << 30) || a.shape.keys > (1 << 30)) {

@@ -519,6 +519,7 @@ std::string attention_key(const AttentionSpec& s) {
   if (s.matrix) shape = attention_matrix_key(*s.matrix);
   if (s.tier == AttentionTier::row)
     shape = fmt::format("{}x{}{}", s.key_lanes, s.key_vectors, s.checks_subgroups ? "/checked" : "");
+  if (s.stand_in != nullptr) shape += "/" + s.stand_in->name;
   return fmt::format("attention/{}/{}/{}/{}/{}/{}", name, to_string(s.dtype), s.unit, s.partial ? "part" : "whole",
                      s.rows, shape);
 }
@@ -528,7 +529,10 @@ std::string attention_source(const AttentionSpec& spec) {
     case AttentionTier::lane: return lane_source(spec);
     case AttentionTier::tile: return tile_source(spec);
     case AttentionTier::row: return attention_row_source(spec);
-    case AttentionTier::matrix: return attention_matrix_source(spec);
+    case AttentionTier::matrix: {
+      std::string text = attention_matrix_source(spec);
+      return spec.stand_in != nullptr ? spec.stand_in->make(spec, std::move(text)) : text;
+    }
   }
   return {};
 }

@@ -128,17 +128,17 @@ Bringing bringing(const Tile& t, std::uint32_t width) {
 }  // namespace
 
 std::uint32_t attention_matrix_bytes(const Tile& t) {
-  const std::uint32_t rows = t.subgroups * t.rows;
+  const std::uint32_t rows = t.subgroups * t.m;
   const std::uint32_t halves = key_elements(t) + (t.shared ? 0 : t.keys * value_line(t)) + rows * weight_line(t);
   return halves * 2 + rows * score_line(t) * 4 + rows * 4 + t.subgroups * 8;
 }
 
 bool attention_matrix_fits(const Tile& t, const Limits& limits) {
   const auto divides = [](std::uint32_t a, std::uint32_t b) { return a > 0 && b > 0 && b % a == 0; };
-  if (!divides(t.m, t.rows) || !divides(t.rows, t.lanes) || !divides(t.rows, t.keys)) return false;
+  if (!divides(t.m, t.lanes) || !divides(t.m, t.keys)) return false;
   if (!divides(t.n, t.keys) || !divides(t.k, t.keys) || !divides(t.k, t.depth) || !divides(8, t.depth)) return false;
   if (!divides(t.keys, t.columns) || !divides(8, t.columns) || !divides(t.n, t.columns)) return false;
-  const std::uint32_t parts = t.lanes / t.rows;  // lanes of a row
+  const std::uint32_t parts = t.lanes / t.m;  // lanes of a row
   if (!divides(parts, t.keys) || !divides(4, t.keys / parts)) return false;
   if (!divides(parts, t.n)) return false;
   const std::uint32_t threads = t.subgroups * t.lanes;
@@ -146,11 +146,18 @@ bool attention_matrix_fits(const Tile& t, const Limits& limits) {
          attention_matrix_bytes(t) <= limits.max_workgroup_storage;
 }
 
+std::optional<Tile> fit_attention_matrix(Tile tile, const Limits& limits, std::int64_t dim, std::int64_t value_dim) {
+  if (dim > 128) return {};
+  tile.depth = dim <= 32 ? 32 : dim <= 64 ? 64 : 128;
+  tile.columns = value_dim <= 32 ? 32 : value_dim <= 64 ? 64 : 128;
+  if (!attention_matrix_fits(tile, limits)) return {};
+  return tile;
+}
+
 std::optional<Tile> choose_attention_matrix(const Features& features, const Limits& limits, std::int64_t dim,
                                             std::int64_t value_dim, const std::optional<Tile>& like) {
   // How lanes share rows is part of the text, so their number must be known.
-  if (!features.f16 || features.subgroup_min_size == 0 || features.subgroup_min_size != features.subgroup_max_size ||
-      dim > 128) {
+  if (!features.f16 || features.subgroup_min_size == 0 || features.subgroup_min_size != features.subgroup_max_size) {
     return {};
   }
   const SubgroupMatrix* best = nullptr;
@@ -159,33 +166,23 @@ std::optional<Tile> choose_attention_matrix(const Features& features, const Limi
     if (best == nullptr || s.m * s.n * s.k > best->m * best->n * best->k) best = &s;
   }
   if (best == nullptr) return {};
-  Tile tile;
-  tile.m = best->m;
-  tile.n = best->n;
-  tile.k = best->k;
-  tile.lanes = features.subgroup_max_size;
-  tile.depth = dim <= 32 ? 32 : dim <= 64 ? 64 : 128;
-  tile.columns = value_dim <= 32 ? 32 : value_dim <= 64 ? 64 : 128;
-  const auto with = [&](std::uint32_t subgroups, std::uint32_t rows, std::uint32_t keys, bool shared, bool ahead) {
+  const auto fit = [&](std::uint32_t subgroups, std::uint32_t keys, bool shared, bool ahead) {
+    Tile tile;
+    tile.m = best->m;
+    tile.n = best->n;
+    tile.k = best->k;
+    tile.lanes = features.subgroup_max_size;
     tile.subgroups = subgroups;
-    tile.rows = rows;
     tile.keys = keys;
     tile.shared = shared;
     tile.ahead = ahead;
-    return attention_matrix_fits(tile, limits);
+    return fit_attention_matrix(tile, limits, dim, value_dim);
   };
-  if (like) {
-    if (with(like->subgroups, like->rows, like->keys, like->shared, like->ahead)) return tile;
-    return {};
-  }
-  // Two lanes a row: the fastest of all on the H200 (decision 011), where subgroups are large enough.
-  for (const std::uint32_t subgroups : {4U, 2U}) {
-    if (with(subgroups, tile.lanes / 2, 32, true, false)) return tile;
-  }
-  // A lane a row; only where that is one matrix of rows: of two, one case of the tests is wrong on the H200 (there
-  // too).
+  if (like) return fit(like->subgroups, like->keys, like->shared, like->ahead);
+  // With two lanes a row the fastest of all on the H200 (decision 011).
+  const bool shared = features.subgroup_max_size > best->m;
   for (const std::uint32_t subgroups : {4U, 2U, 1U}) {
-    if (tile.lanes <= tile.m && with(subgroups, tile.lanes, 32, false, true)) return tile;
+    if (const auto tile = fit(subgroups, 32, shared, !shared)) return tile;
   }
   return {};
 }
@@ -202,8 +199,8 @@ std::vector<Tile> attention_matrix_tiles(const Features& features, const Limits&
 }
 
 std::string attention_matrix_key(const Tile& t) {
-  return fmt::format("{}x{}x{}/{}/{}x{}x{}/{}/{}{}{}", t.m, t.n, t.k, t.lanes, t.subgroups, t.rows, t.keys, t.depth,
-                     t.columns, t.shared ? "/shared" : "", t.ahead ? "/ahead" : "");
+  return fmt::format("{}x{}x{}/{}/{}x{}/{}/{}{}{}", t.m, t.n, t.k, t.lanes, t.subgroups, t.keys, t.depth, t.columns,
+                     t.shared ? "/shared" : "", t.ahead ? "/ahead" : "");
 }
 
 /// S = Q Kᵀ by matrices into workgroup memory; there each lane turns (a part of) a row into weights; O += P V by
@@ -211,17 +208,16 @@ std::string attention_matrix_key(const Tile& t) {
 /// stands until a score is over it by so much that weights would be too large for f16, and only then O goes through
 /// workgroup memory to be scaled. Weights are 2^(score - maximum + 6) at first: f16 has no smaller numbers than 2^-24.
 std::string attention_matrix_source(const AttentionSpec& spec) {
-  const Tile& tile = *spec.matrix;
+  const Tile& tile = spec.matrix.value();
   const Types types(tile);
   const std::uint32_t threads = tile.subgroups * tile.lanes;
-  const std::uint32_t tile_rows = tile.subgroups * tile.rows;
-  const std::uint32_t row_blocks = tile.rows / tile.m;
+  const std::uint32_t tile_rows = tile.subgroups * tile.m;
   const std::uint32_t key_blocks = tile.keys / tile.n;
   const std::uint32_t column_blocks = tile.columns / tile.n;
   const std::uint32_t depth_steps = tile.depth / tile.k;
   const std::uint32_t key_steps = tile.keys / tile.k;
-  const std::uint32_t parts = tile.lanes / tile.rows;  // lanes of a row
-  const std::uint32_t width = tile.keys / parts;       // keys of a lane
+  const std::uint32_t parts = tile.lanes / tile.m;  // lanes of a row
+  const std::uint32_t width = tile.keys / parts;    // keys of a lane
   const std::uint32_t fours = width / 4;
   const Bringing keys = bringing(tile, tile.depth);
   const Bringing values = bringing(tile, tile.columns);
@@ -235,17 +231,14 @@ std::string attention_matrix_source(const AttentionSpec& spec) {
     return out;
   };
   const auto declare = [&](char name, std::string_view type, std::uint32_t count) {
-    if (spec.rolled) return fmt::format("var {}: array<{}, {}>;\n", name, type, row_blocks * count);
+    if (spec.rolled) return fmt::format("var {}: array<{}, {}>;\n", name, type, count);
     std::string out;
-    for (std::uint32_t i = 0; i < row_blocks * count; ++i) {
-      out += fmt::format("var {}{}_{}: {};\n", name, i / count, i % count, type);
-    }
+    for (std::uint32_t i = 0; i < count; ++i) out += fmt::format("var {}{}: {};\n", name, i, type);
     return out;
   };
-  // Matrix i of row block r, of `count` in a row block.
-  const auto matrix = [&](char name, std::string r, std::string i, std::uint32_t count) {
-    if (spec.rolled) return fmt::format("{}[{} * {}u + {}]", name, r, count, i);
-    return fmt::format("{}{}_{}", name, r.substr(0, r.size() - 1), i.substr(0, i.size() - 1));
+  const auto matrix = [&](char name, const std::string& i) {
+    if (spec.rolled) return fmt::format("{}[{}]", name, i);
+    return fmt::format("{}{}", name, i.substr(0, i.size() - 1));
   };
   const auto load = [&](std::string_view type, std::string_view order, std::string_view from, std::string_view offset,
                         std::uint32_t line) {
@@ -275,14 +268,14 @@ fn odd_halves(words: vec4<u32>) -> vec4<u32> { return (words & vec4<u32>(0x7c007
 
   // Scales a lane's row of one matrix of sums, and adds the products one by one when the values are odd: what unseen
   // keys (weight -0) have must not count, and what seen ones have does however small the weight.
-  text += fmt::format("fn amend(block: u32, row: u32, part: u32, column: u32, fade: f32, odd: bool) {{\n");
+  text += fmt::format("fn amend(row: u32, part: u32, column: u32, fade: f32, odd: bool) {{\n");
   text += fill(R"(
   for (var c = part * $SHARE; c < (part + 1u) * $SHARE; c++) {
-    let place = (block * $ROWS + row % $M) * $SCORE_LINE + c;
+    let place = row * $SCORE_LINE + c;
     var sum = scores[place] * fade;
     if (odd) {
       for (var key = 0u; key < $KEYS; key++) {
-        let weight = f32(weights[(block * $ROWS + row) * $WEIGHT_LINE + key]);
+        let weight = f32(weights[row * $WEIGHT_LINE + key]);
         let value = f32($VALUES[key * $VALUE_LINE + column + c]);
         let is_odd_value = (bitcast<u32>(value) & 0x7f800000u) == 0x7f800000u;
         if (bitcast<u32>(weight) != 0x80000000u) { sum += select(weight * value, value, is_odd_value); }
@@ -294,9 +287,7 @@ fn odd_halves(words: vec4<u32>) -> vec4<u32> { return (words & vec4<u32>(0x7c007
 )",
                {{"$SHARE", number(tile.n / parts)},
                 {"$SCORE_LINE", number(score_line(tile))},
-                {"$M", number(tile.m)},
                 {"$KEYS", number(tile.keys)},
-                {"$ROWS", number(tile.rows)},
                 {"$WEIGHT_LINE", number(weight_line(tile))},
                 {"$VALUES", std::string(value_array)},
                 {"$VALUE_LINE", number(value_line(tile))}});
@@ -336,9 +327,8 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   // A lane's row of the scores, or part of it.
   let block = t / $LANES;
   let lane = t % $LANES;
-  let row_in_block = lane % $ROWS;
   let part = lane / $ROWS;
-  let row_in_tile = block * $ROWS + row_in_block;
+  let row_in_tile = block * $ROWS + lane % $ROWS;
   let row = first_row + row_in_tile;
   let safe_row = min(row, params.rows - 1u);
   let limit = min(limit_of(safe_row % params.queries, length), end);
@@ -358,7 +348,7 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
                {{"$TILE", number(tile_rows)},
                 {"$COLUMNS", number(tile.columns)},
                 {"$LANES", number(tile.lanes)},
-                {"$ROWS", number(tile.rows)},
+                {"$ROWS", number(tile.m)},
                 {"$LINE", number(score_line(tile))},
                 {"$WEIGHT_LINE", number(weight_line(tile))},
                 {"$WIDTH", number(width)}});
@@ -372,15 +362,13 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   text += keys.each_item(
       put("keys", key_line(tile), "fetch_q(q_start(p, min(first_row + first + $ROW, params.rows - 1u)), $AT)"));
   text += "    workgroupBarrier();\n";
-  text += fmt::format("    if (block * {}u / {}u * {}u == first) {{\n", tile.rows, tile.keys, tile.keys);
-  text += loop("r", row_blocks, [&](const std::string& r) {
-    return loop("i", depth_steps, [&](const std::string& i) {
-      return fmt::format("{} = {};\n", matrix('q', r, i, depth_steps),
-                         load(types.left, "row_major", "&keys",
-                              fmt::format("(block * {}u % {}u + {} * {}u) * {}u + {} * {}u", tile.rows, tile.keys, r,
-                                          tile.m, key_line(tile), i, tile.k),
-                              key_line(tile)));
-    });
+  text += fmt::format("    if (block * {}u / {}u * {}u == first) {{\n", tile.m, tile.keys, tile.keys);
+  text += loop("i", depth_steps, [&](const std::string& i) {
+    return fmt::format(
+        "{} = {};\n", matrix('q', i),
+        load(types.left, "row_major", "&keys",
+             fmt::format("block * {}u % {}u * {}u + {} * {}u", tile.m, tile.keys, key_line(tile), i, tile.k),
+             key_line(tile)));
   });
   text += "    }\n    workgroupBarrier();\n  }\n";
 
@@ -408,35 +396,28 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   };
   text += declare('s', types.result, key_blocks);
   // In so many words: arrays of matrices keep their values from one turn of the loop to the next (Tint of 2026).
-  text += loop("r", row_blocks, [&](const std::string& r) {
-    return loop("j", key_blocks, [&](const std::string& j) {
-      return fmt::format("{} = {}();\n", matrix('s', r, j, key_blocks), types.result);
-    });
-  });
+  text += loop("j", key_blocks,
+               [&](const std::string& j) { return fmt::format("{} = {}();\n", matrix('s', j), types.result); });
   text += loop("i", depth_steps, [&](const std::string& i) {
     return loop("j", key_blocks, [&](const std::string& j) {
       return fmt::format(
                  "let b = {};\n",
                  load(types.right, "col_major", "&keys",
                       fmt::format("{} * {}u + {} * {}u", j, tile.n * key_line(tile), i, tile.k), key_line(tile))) +
-             loop("r", row_blocks, [&](const std::string& r) {
-               return multiply(matrix('s', r, j, key_blocks), matrix('q', r, i, depth_steps), "b");
-             });
+             multiply(matrix('s', j), matrix('q', i), "b");
     });
   });
-  const auto store_scores = [&](char name, std::uint32_t count, const std::string& first) {
-    return loop("r", row_blocks, [&](const std::string& r) {
-      return loop("j", key_blocks, [&](const std::string& j) {
-        const std::string from = first.empty() ? j
-                                 : spec.rolled ? fmt::format("({} + {})", first, j)
-                                               : number(static_cast<std::uint32_t>(std::stoul(first) + std::stoul(j)));
-        return fmt::format(
-            "subgroupMatrixStore<row_major>(&scores, (block * {}u + {} * {}u) * {}u + {} * {}u, {}, {}u);\n", tile.rows,
-            r, tile.m, score_line(tile), j, tile.n, matrix(name, r, from, count), score_line(tile));
-      });
+  // As many matrices as there are scores of a row, from `first` on.
+  const auto store_scores = [&](char name, const std::string& first) {
+    return loop("j", key_blocks, [&](const std::string& j) {
+      const std::string from = first.empty() ? j
+                               : spec.rolled ? fmt::format("({} + {})", first, j)
+                                             : number(static_cast<std::uint32_t>(std::stoul(first) + std::stoul(j)));
+      return fmt::format("subgroupMatrixStore<row_major>(&scores, block * {}u + {} * {}u, {}, {}u);\n",
+                         tile.m * score_line(tile), j, tile.n, matrix(name, from), score_line(tile));
     });
   };
-  text += store_scores('s', key_blocks, "");
+  text += store_scores('s', "");
   if (!tile.ahead) text += bring_values;
   const std::string put_values = values.each_item(put(value_array, value_line(tile), "v$I"));
   text += "    var odd_bits = vec4<u32>();\n" + each(values.items, "    odd_bits |= odd_halves(v$I);\n");
@@ -481,7 +462,7 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   // A NaN or an infinity shows in the sum.
   text += "    if (plain) { odd = odd || is_odd((total.x + total.y) + (total.z + total.w)); }\n";
   text += "    var high = max(max(highs.x, highs.y), max(highs.z, highs.w)) * factor;\n";
-  for (std::uint32_t by = tile.rows; by < tile.lanes; by *= 2) {
+  for (std::uint32_t by = tile.m; by < tile.lanes; by *= 2) {
     text += fmt::format("    high = max(high, subgroupShuffleXor(high, {}u));\n", by);
   }
   text += R"(
@@ -515,45 +496,33 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   text += fmt::format("    let all_flags = workgroupUniformLoad(&flags);\n    let found = {};\n", any_flag);
 
   text += "    if (found != 0u) {\n";
-  text += loop("r", row_blocks, [&](const std::string& r) {
-    return loop("c", column_blocks, [&](const std::string& c) {
-      return fill(R"(      subgroupMatrixStore<row_major>(&scores, block * $SIZE, $O, $LINE);
+  text += loop("c", column_blocks, [&](const std::string& c) {
+    return fill(R"(      subgroupMatrixStore<row_major>(&scores, block * $SIZE, $O, $LINE);
       workgroupBarrier();
-      if (row_in_block / $M == $R) { amend(block, row_in_block, part, $C * $N, fade, (found & kOdd) != 0u); }
+      amend(row_in_tile, part, $C * $N, fade, (found & kOdd) != 0u);
       workgroupBarrier();
       $O = subgroupMatrixLoad<$TYPE, row_major>(&scores, block * $SIZE, $LINE);
       workgroupBarrier();
 )",
-                  {{"$SIZE", number(tile.rows * score_line(tile))},
-                   {"$O", matrix('o', r, c, column_blocks)},
-                   {"$LINE", number(score_line(tile))},
-                   {"$M", number(tile.m)},
-                   {"$R", r},
-                   {"$C", c},
-                   {"$N", number(tile.n)},
-                   {"$TYPE", types.result}});
-    });
+                {{"$SIZE", number(tile.m * score_line(tile))},
+                 {"$O", matrix('o', c)},
+                 {"$LINE", number(score_line(tile))},
+                 {"$C", c},
+                 {"$N", number(tile.n)},
+                 {"$TYPE", types.result}});
   });
   text += "    }\n    if ((found & kOdd) == 0u) {\n";
   text += loop("i", key_steps, [&](const std::string& i) {
-    std::string out;
-    const std::string key = fmt::format("{} * {}u", i, tile.k);
-    for (std::uint32_t r = 0; r < row_blocks; ++r) {
-      out +=
-          fmt::format("let a{} = {};\n", r,
-                      load(types.left, "row_major", "&weights",
-                           fmt::format("(block * {}u + {}u) * {}u + {}", tile.rows, r * tile.m, weight_line(tile), key),
-                           weight_line(tile)));
-    }
-    return out + loop("c", column_blocks, [&](const std::string& c) {
-             std::string product = fmt::format(
-                 "let b = {};\n",
-                 load(types.right, "row_major", fmt::format("&{}", value_array),
-                      fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile), c, tile.n), value_line(tile)));
-             for (std::uint32_t r = 0; r < row_blocks; ++r) {
-               product += multiply(matrix('o', number(r), c, column_blocks), fmt::format("a{}", r), "b");
-             }
-             return product;
+    return fmt::format(
+               "let a = {};\n",
+               load(types.left, "row_major", "&weights",
+                    fmt::format("block * {}u + {} * {}u", tile.m * weight_line(tile), i, tile.k), weight_line(tile))) +
+           loop("c", column_blocks, [&](const std::string& c) {
+             return fmt::format("let b = {};\n",
+                                load(types.right, "row_major", fmt::format("&{}", value_array),
+                                     fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile), c, tile.n),
+                                     value_line(tile))) +
+                    multiply(matrix('o', c), "a", "b");
            });
   });
   text += "    }\n";
@@ -562,7 +531,7 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
 
   // Results, so many columns at a time as there are scores of a row.
   text += "  var all_odd = select(0u, 1u, odd);\n";
-  for (std::uint32_t by = tile.rows; by < tile.lanes; by *= 2) {
+  for (std::uint32_t by = tile.m; by < tile.lanes; by *= 2) {
     text += fmt::format("  l += subgroupShuffleXor(l, {0}u);\n  all_odd |= subgroupShuffleXor(all_odd, {0}u);\n", by);
   }
   text += "  l = select(l, params.not_a_number, all_odd != 0u);\n";
@@ -574,7 +543,7 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
 )";
   }
   const auto results = [&](const std::string& first) {  // from this column block on
-    return "  workgroupBarrier();\n" + store_scores('o', column_blocks, first) +
+    return "  workgroupBarrier();\n" + store_scores('o', first) +
            fmt::format(R"(  workgroupBarrier();
   for (var i = t; i < {0}u; i += {1}u) {{
     let line = i / {2}u;

@@ -24,6 +24,8 @@ constexpr std::uint64_t kLeastShares = 64;  ///< keys from which on lanes take s
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kMostTurns = 49152;
 constexpr std::uint32_t kKeys = 64;
+// Shares that are worth trying are no shorter, and make no more workgroups, than these.
+constexpr std::uint64_t kLeastTried = 64, kMostGroups = 1 << 16;
 // Rows of a kv head from which on matrices pay, though they fill a tile up.
 constexpr std::uint64_t kMatrixRows = 9;
 
@@ -92,7 +94,11 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
   const bool wanted = forced.tier ? *forced.tier == AttentionTier::matrix
                                   : kAttentionMatricesChosen && !device.cpu && rows >= kMatrixRows;
   if (dtype == DType::f16 && wanted) {
-    spec.matrix = choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim, forced.matrix);
+    const bool stand_in = forced.matrix && forced.stand_in != nullptr;
+    spec.matrix =
+        stand_in ? fit_attention_matrix(*forced.matrix, device.limits, shape.dim, shape.value_dim)
+                 : choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim, forced.matrix);
+    if (stand_in && spec.matrix) spec.stand_in = forced.stand_in;
   }
   const bool cpu = forced.tier ? *forced.tier == AttentionTier::lane : device.cpu;
   if (forced.tier ? *forced.tier == AttentionTier::row : !device.cpu) {
@@ -104,7 +110,7 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
   if (spec.matrix) {
     spec.tier = AttentionTier::matrix;
     spec.unit = unit == 8 ? 8 : 1;
-    spec.rolled = device.short_walks;
+    spec.rolled = device.short_walks && !forced.written_out;
   } else {
     spec = cpu ? lane_spec(rows, static_cast<std::uint64_t>(shape.keys), unit >= 4)
                : tile_spec(device.limits, rows, static_cast<std::uint64_t>(shape.value_dim));
@@ -131,14 +137,17 @@ void force_attention(const AttentionTuning& tuning) {
   forced = tuning;
 }
 
-AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
-                             std::uint32_t unit) {
+namespace {
+
+/// How the rows and keys of the shape are shared out to kernels of the spec.
+AttentionPlan plan_by(const AttentionDevice& device, const AttentionShape& shape, const AttentionSpec& spec,
+                      std::uint64_t wanted_splits) {
   const auto rows = static_cast<std::uint64_t>(shape.heads / shape.kv_heads * shape.queries);
   const auto keys = static_cast<std::uint64_t>(shape.keys);
   const auto dim = static_cast<std::uint64_t>(shape.dim);
   const auto value_dim = static_cast<std::uint64_t>(shape.value_dim);
   AttentionPlan plan;
-  plan.spec = choose_spec(device, shape, dtype, unit);
+  plan.spec = spec;
   const bool lane = plan.spec.tier == AttentionTier::lane;
   const bool shares = plan.spec.shares;
   std::uint64_t columns = value_dim;  // of a workgroup
@@ -148,7 +157,7 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
     case AttentionTier::lane:
       plan.tile_rows = plan.spec.rows * (shares ? 1 : kAttentionLanes);
       keys_at_once = attention_lane_keys(plan.spec.unit >= 4);
-      turns = ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + 2 * plan.spec.rows + 4;
+      turns = ceil_div(dim, 4) + 2 * ceil_div(value_dim, 4) + std::uint64_t{2} * plan.spec.rows + 4;
       break;
     case AttentionTier::row:
       plan.tile_rows = plan.spec.rows;
@@ -161,8 +170,8 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
       turns = ceil_div(dim, 16) * 17 + 68 + 17;
       break;
     case AttentionTier::matrix: {
-      const AttentionMatrixTile& tile = *plan.spec.matrix;
-      plan.tile_rows = tile.subgroups * tile.rows;
+      const AttentionMatrixTile& tile = plan.spec.matrix.value();
+      plan.tile_rows = tile.subgroups * tile.m;
       columns = tile.columns;
       keys_at_once = tile.keys;
       turns = 1 + tile.keys;
@@ -177,9 +186,13 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
   const std::uint64_t fill = lane ? kCpuFill : row ? (plan.spec.rows == 1 ? kRowFill : kRowsFill) : kGpuFill;
   const std::uint64_t least = lane ? kCpuLeastShare : row ? kRowLeastShare : kGpuLeastShare;
   std::uint64_t share = keys;
-  if (groups < fill) share = std::max(ceil_div(keys, ceil_div(fill, groups)), least);
+  if (wanted_splits > 0) {
+    share = ceil_div(keys, std::min(wanted_splits, keys));
+  } else if (groups < fill) {
+    share = std::max(ceil_div(keys, ceil_div(fill, groups)), least);
+  }
   if (row) share = std::min<std::uint64_t>(share, attention_row_keys(plan.spec.rows));
-  if (shares) share = std::min(ceil_div(keys, kAttentionLanes), least);
+  if (shares) share = std::min(ceil_div(keys, kAttentionLanes), wanted_splits > 0 ? share : least);
   if (device.short_walks) share = std::min(share, std::max<std::uint64_t>(kMostTurns / turns, 1) * keys_at_once);
   // Even shares of what is worked on at once; as many as lanes take at once.
   const std::uint64_t splits = ceil_div(keys, share);
@@ -190,6 +203,110 @@ AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape
   plan.spec.partial = lane || plan.splits > 1;
   plan.groups = groups * (plan.splits / together);
   return plan;
+}
+
+std::optional<AttentionSpec> spec_by(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                                     std::uint32_t unit, const AttentionChoice& choice) {
+  const auto rows = static_cast<std::uint64_t>(shape.heads / shape.kv_heads * shape.queries);
+  if ((choice.tier == AttentionTier::lane) != device.cpu) return {};
+  AttentionSpec spec;
+  spec.tier = choice.tier;
+  spec.dtype = dtype;
+  switch (choice.tier) {
+    case AttentionTier::lane:
+      if (choice.rows != 1 && choice.rows != (unit >= 4 ? kLaneRows : kLaneRowsByElement)) return {};
+      if (choice.shares && static_cast<std::uint64_t>(shape.keys) < kLeastShares) return {};
+      spec.rows = choice.rows;
+      spec.shares = choice.shares;
+      spec.unit = unit >= 4 ? 4 : 1;
+      return spec;
+    case AttentionTier::row: return row_spec(device.features, shape, rows, dtype, unit, device.short_walks);
+    case AttentionTier::tile:
+      for (const TileChoice& c : kTiles) {
+        if (c.rows != choice.rows || c.columns != choice.columns) continue;
+        if (tile_bytes(c) > device.limits.max_workgroup_storage) return {};
+        spec.rows = c.rows;
+        spec.value_columns = c.columns;
+        spec.unit = unit >= 4 ? 4 : 1;
+        spec.rolled = device.short_walks;
+        return spec;
+      }
+      return {};
+    case AttentionTier::matrix:
+      if (dtype != DType::f16) return {};
+      spec.matrix = choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim);
+      spec.unit = unit == 8 ? 8 : 1;
+      spec.rolled = device.short_walks;
+      return spec.matrix ? std::optional(spec) : std::nullopt;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool attention_forced() noexcept {
+  return forced.tier || forced.matrix;
+}
+
+AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                             std::uint32_t unit) {
+  return plan_by(device, shape, choose_spec(device, shape, dtype, unit), 0);
+}
+
+std::optional<AttentionPlan> plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                                            std::uint32_t unit, const AttentionChoice& choice) {
+  const std::optional<AttentionSpec> spec = spec_by(device, shape, dtype, unit, choice);
+  if (!spec) return {};
+  return plan_by(device, shape, *spec, choice.splits);
+}
+
+std::vector<AttentionChoice> attention_choices(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                                               std::uint32_t unit) {
+  const AttentionPlan own = plan_attention(device, shape, dtype, unit);
+  const auto rows = static_cast<std::uint64_t>(shape.heads / shape.kv_heads * shape.queries);
+  // What the kernel's text doesn't have is 0, so that equal choices are equal.
+  const bool by_rows = own.spec.tier == AttentionTier::lane || own.spec.tier == AttentionTier::tile;
+  std::vector<AttentionChoice> out{
+      {own.spec.tier, by_rows ? own.spec.rows : 0, own.spec.value_columns, own.spec.shares, 0}};
+  std::vector<AttentionChoice> bases = out;
+  const auto base = [&](const AttentionChoice& choice) {
+    if (choice != out.front()) bases.push_back(choice);
+  };
+  if (device.cpu) {
+    const std::uint32_t several = unit >= 4 ? kLaneRows : kLaneRowsByElement;
+    for (const bool shares : {false, true}) {
+      base({AttentionTier::lane, 1, 0, shares, 0});
+      if (rows > 1) base({AttentionTier::lane, several, 0, shares, 0});
+    }
+  } else {
+    base({AttentionTier::matrix, 0, 0, false, 0});
+    base({AttentionTier::row, 0, 0, false, 0});
+    for (const TileChoice& c : kTiles) {
+      const bool wide = c.columns > 64 && shape.value_dim <= 64;
+      if (!wide && (c.rows == 1 || rows > 4 * c.rows)) base({AttentionTier::tile, c.rows, c.columns, false, 0});
+    }
+  }
+  std::vector<AttentionPlan> seen{own};
+  for (AttentionChoice choice : bases) {
+    choice.splits = 0;
+    const std::optional<AttentionPlan> plain = plan_attention(device, shape, dtype, unit, choice);
+    if (!plain) continue;
+    const std::uint64_t splits = plain->splits;
+    for (const std::uint64_t wanted :
+         {std::uint64_t{0}, std::uint64_t{1}, splits / 4, splits / 2, splits * 2, splits * 4}) {
+      choice.splits = wanted;
+      if (wanted > 1 && static_cast<std::uint64_t>(shape.keys) / wanted < kLeastTried) continue;
+      const std::optional<AttentionPlan> plan = plan_attention(device, shape, dtype, unit, choice);
+      if (plan->groups > kMostGroups) continue;
+      const auto same = [&](const AttentionPlan& p) {
+        return attention_key(p.spec) == attention_key(plan->spec) && p.chunk == plan->chunk;
+      };
+      if (std::any_of(seen.begin(), seen.end(), same)) continue;
+      seen.push_back(*plan);
+      out.push_back(choice);
+    }
+  }
+  return out;
 }
 
 std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features& features, bool short_walks) {
@@ -219,7 +336,7 @@ std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features&
     }
   }
   for (const std::uint64_t rows : {1, 4, 8}) {
-    for (const std::int64_t dim : {32, 64, 128, 256, 512, 1024}) {
+    for (const std::int64_t dim : {16, 32, 64, 128, 256, 512, 1024}) {
       for (int choice = 0; choice < (features.f16 ? 4 : 2); ++choice) {
         const DType dtype = (choice & 2) != 0 ? DType::f16 : DType::f32;
         std::optional<AttentionSpec> spec = row_spec(features, {1, 1, 1, 1, 1, dim, 64}, rows, dtype, 8, short_walks);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ enum class AttentionTier : std::uint8_t {
 };
 std::string_view to_string(AttentionTier tier) noexcept;
 
+struct AttentionSpec;
+
+/// For tests: other text for kernels of the matrix tier, such as one that needs no subgroup matrices.
+struct AttentionStandIn {
+  std::string name;  ///< part of the kernel's key
+  std::function<std::string(const AttentionSpec& spec, std::string text)> make;
+};
+
 /// All that chooses a kernel's text; lengths, strides, mask, scale and the like are parameters.
 struct AttentionSpec {
   AttentionTier tier = AttentionTier::tile;
@@ -34,6 +43,7 @@ struct AttentionSpec {
   std::uint32_t key_lanes = 0, key_vectors = 0;  ///< row: lanes that share a key, and 16-byte reads of each
   bool checks_subgroups = false;                 ///< row: subgroups may be narrower than that
   std::optional<AttentionMatrixTile> matrix{};   ///< matrix
+  const AttentionStandIn* stand_in = nullptr;    ///< matrix; of force_attention
 };
 
 /// Whether the plan takes the matrix tier unasked: its tests pass on lavapipe and on the H200 (decision 011).
@@ -67,9 +77,25 @@ struct AttentionPlan {
 struct AttentionTuning {
   std::optional<AttentionTier> tier{};
   std::optional<AttentionMatrixTile> matrix{};  ///< see choose_attention_matrix
+  /// With a tile: that is taken with its own m, n, k and lanes, whatever the device has. Outlives its use.
+  const AttentionStandIn* stand_in = nullptr;
+  bool written_out = false;  ///< matrix: also on a CPU adapter
 };
 /// For the whole process, from the next op on. Not while another thread runs one.
 void force_attention(const AttentionTuning& tuning);
+
+/// True while anything is forced: then nothing that is stored counts.
+bool attention_forced() noexcept;
+
+/// A way to work that was measured on the device, or is tried there, in the place of the rules.
+struct AttentionChoice {
+  AttentionTier tier = AttentionTier::tile;
+  std::uint32_t rows = 0;     ///< lane: of a lane; tile: of a thread
+  std::uint32_t columns = 0;  ///< tile: of values, of a workgroup
+  bool shares = false;        ///< lane
+  std::uint64_t splits = 0;   ///< shares of the keys, or about so many; 0: by the rules
+  bool operator==(const AttentionChoice&) const = default;
+};
 
 /// What plans are made for.
 struct AttentionDevice {
@@ -83,7 +109,14 @@ struct AttentionDevice {
 AttentionPlan plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
                              std::uint32_t unit);
 
-/// Every spec that plan_attention can come to.
+/// The plan by a choice; none where it can't do the work.
+std::optional<AttentionPlan> plan_attention(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                                            std::uint32_t unit, const AttentionChoice& choice);
+/// All that may be tried for the shape; first what plan_attention comes to by its rules.
+std::vector<AttentionChoice> attention_choices(const AttentionDevice& device, const AttentionShape& shape, DType dtype,
+                                               std::uint32_t unit);
+
+/// Every spec that plan_attention can come to, by rules or choices.
 std::vector<AttentionSpec> attention_specs(const Limits& limits, const Features& features, bool short_walks);
 
 /// Equal keys, equal texts.

@@ -7,6 +7,7 @@
 
 #include "ops/elementwise.h"
 #include "ops/infer.h"
+#include "ops/infer_norm.h"
 #include "ops/launch.h"
 #include "weft/error.h"
 #include "weft/nn.h"
@@ -24,16 +25,7 @@ void require_channels(std::string_view op, std::string_view what, const Tensor& 
                       const Shape& x) {
   if (!given) return;
   require_float(op, what, given);
-  if (given.shape() == Shape{channels}) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: {} has shape {}, but x {} has {} channels", op, what, to_string(given.shape()),
-                          to_string(x), channels),
-              fmt::format("give it shape ({},)", channels));
-}
-
-void require_eps(std::string_view op, double eps) {
-  if (eps >= 0) return;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: eps is {}", op, eps), "give a number that is not negative");
+  ops::check_channel_operand(op, what, given.shape(), channels, x);
 }
 
 const Device& device_of(std::string_view op, std::vector<const Tensor*> operands, const Tensor& weight,
@@ -67,7 +59,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
   require_channels(kOp, "the variance", variance, channels, x.shape());
   require_channels(kOp, "the weight", options.weight, channels, x.shape());
   require_channels(kOp, "the bias", options.bias, channels, x.shape());
-  require_eps(kOp, options.eps);
+  ops::check_eps(kOp, options.eps);
   if (x.size() == 0) return Device(device).empty(x.shape(), x.dtype());
 
   // The root and the quotient once a channel. The mean leaves x before anything multiplies: no difference of products.
@@ -92,20 +84,11 @@ Tensor group_norm(const Tensor& x, const GroupNormOptions& options) {
   constexpr std::string_view kOp = "group_norm";
   const Device& device = device_of(kOp, {&x}, options.weight, options.bias);
   require_float(kOp, "x", x);
-  if (x.rank() < 2) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("group_norm: x {} has no channels", to_string(x.shape())),
-                "give it shape (batch, channels, ...)");
-  }
+  ops::check_groups(x.shape(), options.groups);
   const std::int64_t channels = x.shape()[1];
-  if (options.groups < 1 || channels % options.groups != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("group_norm: {} groups do not divide the {} channels of {}", options.groups, channels,
-                            to_string(x.shape())),
-                "use a number of groups that divides the channels");
-  }
   require_channels(kOp, "the weight", options.weight, channels, x.shape());
   require_channels(kOp, "the bias", options.bias, channels, x.shape());
-  require_eps(kOp, options.eps);
+  ops::check_eps(kOp, options.eps);
   if (x.size() == 0) return Device(device).empty(x.shape(), x.dtype());
 
   // Rows of layer_norm in [batch, groups, channels of a group, ...]: the channels' axis in two, which any strides

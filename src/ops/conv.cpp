@@ -184,6 +184,7 @@ void backward_data(std::string_view op, const ConvGeometry& g, const Tensor& gra
   }
   const auto phases_of = [](const WindowAxis& a, std::int64_t count) {
     std::vector<Phase> all;
+    all.reserve(static_cast<std::size_t>(count));
     for (std::int64_t p = 0; p < count; ++p) all.push_back(phase_of(a, p));
     return all;
   };
@@ -288,10 +289,7 @@ void require_same_dtype(std::string_view op, const Tensor& x, std::string_view w
 void require_bias(std::string_view op, const Tensor& x, const Tensor& bias, std::int64_t channels) {
   if (!bias) return;
   require_same_dtype(op, x, "the bias", bias);
-  if (bias.shape() == Shape{channels}) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: a bias of shape {} for {} out channels", op, to_string(bias.shape()), channels),
-              fmt::format("give it shape ({},)", channels));
+  check_conv_bias(op, bias.shape(), channels);
 }
 
 Tensor dense_bias(const Tensor& bias) {

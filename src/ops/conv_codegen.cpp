@@ -152,9 +152,10 @@ constexpr std::string_view kOutAt =
 std::string block_store(const ConvSpec& s) {
   const ConvPlan& plan = s.plan;
   const bool by_rows = plan.rows >= 4;
+  const std::uint32_t sums = plan.columns * (by_rows ? plan.rows : 1) / 4;
   std::vector<std::string> names;
-  for (std::uint32_t i = 0; i < plan.columns * (by_rows ? plan.rows : 1) / 4; ++i)
-    names.push_back(fmt::format("sum{}", i));
+  names.reserve(sums);
+  for (std::uint32_t i = 0; i < sums; ++i) names.push_back(fmt::format("sum{}", i));
   std::string text = sums_array(names);
   text += fmt::format(
       "  for (var i = 0u; i < {0}u + params.zero; i++) {{\n    let column = tile_n * {1}u + {2};\n"

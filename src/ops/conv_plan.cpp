@@ -70,7 +70,8 @@ ConvPlan choose_blocks(bool cpu, const ConvProblem& p) {
   }
   if (p.rows >= 3) return block_plan(lanes, 4, 4, false);
   // One row a lane. Along the columns, unless neighbours in memory are the channels, or columns are few.
-  const bool along_channels = p.rows * p.groups * 2 > lanes && (p.channels_inner || p.columns * 2 <= lanes * 4u);
+  const bool along_channels =
+      p.rows * p.groups * 2 > lanes && (p.channels_inner || p.columns * 2 <= std::uint64_t{lanes} * 4);
   return block_plan(lanes, 1, 4, along_channels);
 }
 

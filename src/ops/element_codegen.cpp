@@ -520,7 +520,6 @@ class Writer {
     return text + "}\n";
   }
 
- private:
   const ElementSlice& program_;
   const ElementForm& form_;
   MathSet math_;

@@ -426,8 +426,24 @@ std::int32_t ElementProgram::unary(UnaryOp op, std::int32_t x) {
   return static_cast<std::int32_t>(nodes_.size()) - 1;
 }
 
+std::int32_t ElementProgram::compare_signs(BinaryOp op, std::int32_t a, std::int32_t b) {
+  if (dtype(a) == DType::u32) return compare_signs(swapped(op), b, a);
+  // A number below 0 is below all of b; the others are compared as u32.
+  const std::int32_t below = binary(BinaryOp::less, a, binary(BinaryOp::subtract, a, a));
+  const std::int32_t compared = binary(op, cast(a, DType::u32), b);
+  if (op == BinaryOp::less || op == BinaryOp::less_equal || op == BinaryOp::not_equal) {
+    return binary(BinaryOp::bit_or, below, compared);
+  }
+  return binary(BinaryOp::bit_and, unary(UnaryOp::logical_not, below), compared);
+}
+
 std::int32_t ElementProgram::binary(BinaryOp op, std::int32_t a, std::int32_t b) {
-  const DType meets = promote(dtype(a), dtype(b));
+  DType meets = promote(dtype(a), dtype(b));
+  if (meets == DType::i32 && (dtype(a) == DType::u32 || dtype(b) == DType::u32)) {
+    // i32 holds half of u32's numbers: what need not be one of them goes another way.
+    if (is_comparison(op)) return compare_signs(op, a, b);
+    if (is_float(binary_types(op, meets).result)) meets = DType::f32;
+  }
   const DType result = binary_types(op, meets).result;
   ElementNode n;
   n.kind = Kind::binary;

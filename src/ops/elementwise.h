@@ -38,6 +38,7 @@ class ElementProgram {
   std::int32_t scalar(const Scalar& value, DType dtype);
   std::int32_t iota();  ///< the flat index of the element, as i32
   std::int32_t unary(UnaryOp op, std::int32_t x);
+  /// Operands of two dtypes are cast to what they promote to.
   std::int32_t binary(BinaryOp op, std::int32_t a, std::int32_t b);
   std::int32_t where(std::int32_t condition, std::int32_t a, std::int32_t b);
   std::int32_t cast(std::int32_t x, DType dtype);
@@ -55,6 +56,9 @@ class ElementProgram {
   void run_into(const Tensor& out, std::int32_t result) const;
 
  private:
+  /// Of i32 and u32, exactly.
+  std::int32_t compare_signs(BinaryOp op, std::int32_t a, std::int32_t b);
+
   std::vector<ElementNode> nodes_;
   std::vector<Tensor> inputs_;
   std::vector<Scalar> scalars_;

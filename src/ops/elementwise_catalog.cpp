@@ -79,7 +79,7 @@ constexpr std::array kOps{
     OpEntry{"fmod", kNumbers, "a - b trunc(a / b); sign of a", "numpy.fmod; torch.fmod; ONNX Mod (fmod=1)", "-",
             "exact"},
     OpEntry{"where", kAll, "a where the condition holds, else b", "numpy.where; torch.where; ONNX Where", "-", "exact"},
-    OpEntry{"clamp", kAll, "max(low, min(x, high)); NaN stays", "numpy.clip; torch.clamp; ONNX Clip", "-", "exact"},
+    OpEntry{"clamp", kAll, "min(max(x, low), high); NaN stays", "numpy.clip; torch.clamp; ONNX Clip", "-", "exact"},
     OpEntry{"cast", kAll, "x in another dtype: towards 0, to the ends, NaN to 0", "numpy.ndarray.astype; ONNX Cast",
             "-", "exact"},
 };
@@ -143,7 +143,7 @@ void visit_layouts(const ElementProgram& copy, std::int32_t result, const Kernel
   }
 }
 
-/// Calls `build`, which refuses dtypes that the op is not defined for.
+/// Visits what `build` makes of a program.
 template <class Build>
 void visit_defined(Build&& build, const KernelVisitor& visit) {
   ElementProgram program;
@@ -151,6 +151,7 @@ void visit_defined(Build&& build, const KernelVisitor& visit) {
   try {
     result = build(program);
   } catch (const Error&) {
+    // The op is not defined for these dtypes.
   }
   if (result) visit_program(program, *result, visit);
 }
@@ -183,10 +184,23 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
         visit);
     visit_defined(
         [&](ElementProgram& p) {
-          const std::int32_t capped = p.binary(BinaryOp::minimum, p.input(x), p.scalar(1, dtype));
-          return p.binary(BinaryOp::maximum, capped, p.scalar(0, dtype));
+          const std::int32_t raised = p.binary(BinaryOp::maximum, p.input(x), p.scalar(0, dtype));
+          return p.binary(BinaryOp::minimum, raised, p.scalar(1, dtype));
         },
         visit);
+    if (dtype == DType::i32) {
+      const Tensor z = owner.empty({4}, DType::u32);
+      for (int op = 0; op <= static_cast<int>(kLastBinary); ++op) {
+        const auto binary = static_cast<BinaryOp>(op);
+        if (!is_comparison(binary)) continue;
+        visit_defined(
+            [&](ElementProgram& p) {
+              const std::int32_t a = p.input(x);
+              return p.binary(binary, a, p.input(z));
+            },
+            visit);
+      }
+    }
     for (DType other : dtypes) {
       const Tensor z = owner.empty({4}, other);
       visit_defined([&](ElementProgram& p) { return p.cast(p.input(x), other); }, visit);

@@ -177,7 +177,7 @@ fn tile_pass(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
                            fmt::format("tile[slot({0}c + (({0}j - {0}k) << {1}u) + {0}k + ({{m}}u << {2}u))] = {{y}};",
                                        tag, step, log_s));
     }
-    text += reads + "  workgroupBarrier();\n" + writes + "  workgroupBarrier();\n";
+    text += fmt::format("{}  workgroupBarrier();\n{}  workgroupBarrier();\n", reads, writes);
     log_s += step;
   }
   return text + R"(
@@ -290,7 +290,7 @@ void run_stockham(const Device& device, const Work& work, std::uint32_t log_n, c
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const bool last = i + 1 == passes.size();
     if (!last && !between[i % 2]) between[i % 2] = work_side(device, work, log_n);
-    const Side& to = last ? out : *between[i % 2];
+    const Side& to = last ? out : between[i % 2].value();
     const std::uint32_t flags = (i == 0 ? work.in_flags : 0) | (last ? work.out_flags : 0);
     run_pass(device, {cpu ? "butterfly" : "tile", passes[i]}, work, from, to, roots, log_n | log_s << 8 | flags,
              i == 0 ? work.points : std::uint64_t{1} << log_n, last ? work.scale : 1);

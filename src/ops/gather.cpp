@@ -211,8 +211,8 @@ RowView row_view(std::string_view op, const Tensor& x, std::size_t first_axis, s
   for (std::size_t i = behind; i < x.rank(); ++i) view.inner *= x.shape()[i];
   if (x.size() == 0) return view;
   if (!joined_stride(x, 0, first_axis) || !joined_stride(x, behind, x.rank())) view.x = dense_operand(op, x, "x");
-  if (view.outer > 1) view.outer_stride = *joined_stride(view.x, 0, first_axis);
-  view.inner_stride = *joined_stride(view.x, behind, x.rank());
+  if (view.outer > 1) view.outer_stride = joined_stride(view.x, 0, first_axis).value();
+  view.inner_stride = joined_stride(view.x, behind, x.rank()).value();
   return view;
 }
 

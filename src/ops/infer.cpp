@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "base/refuse.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -96,10 +97,6 @@ std::string_view to_string(ReduceOp op) noexcept {
 namespace ops {
 namespace {
 
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
-
 [[noreturn]] void refuse_dtype(std::string_view op, DType dtype, std::string fix) {
   refuse(fmt::format("{} is not defined for {}", op, to_string(dtype)), std::move(fix));
 }
@@ -110,6 +107,14 @@ DType working(DType x) {
   if (x == DType::f16) return DType::f32;
   if (x == DType::bool_) return DType::i32;
   return x;
+}
+
+struct IntegerRange {
+  std::int64_t low, high;
+};
+IntegerRange integer_range(DType x) {
+  if (x == DType::u32) return {0, std::numeric_limits<std::uint32_t>::max()};
+  return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
 }
 
 /// "3 dimensions (2, 3, 4)".
@@ -153,14 +158,39 @@ DType promote(DType a, const Scalar& b) {
   if (is_float(a)) return a;
   const std::int64_t value = std::get<std::int64_t>(b.value);
   const DType meets = a == DType::bool_ ? DType::i32 : a;
-  const std::int64_t low = meets == DType::u32 ? 0 : std::numeric_limits<std::int32_t>::min();
-  const std::int64_t high = meets == DType::u32 ? std::int64_t{std::numeric_limits<std::uint32_t>::max()}
-                                                : std::numeric_limits<std::int32_t>::max();
+  const auto [low, high] = integer_range(meets);
   if (value < low || value > high) {
     refuse(fmt::format("the number {} does not fit {}, which it meets", value, to_string(meets)),
            fmt::format("use a number from {} to {}, or cast the array to float32", low, high));
   }
   return meets;
+}
+
+bool is_comparison(BinaryOp op) noexcept {
+  return op == BinaryOp::equal || op == BinaryOp::not_equal || op == BinaryOp::less || op == BinaryOp::less_equal ||
+         op == BinaryOp::greater || op == BinaryOp::greater_equal;
+}
+
+BinaryOp swapped(BinaryOp comparison) noexcept {
+  switch (comparison) {
+    case BinaryOp::less: return BinaryOp::greater;
+    case BinaryOp::less_equal: return BinaryOp::greater_equal;
+    case BinaryOp::greater: return BinaryOp::less;
+    case BinaryOp::greater_equal: return BinaryOp::less_equal;
+    default: return comparison;
+  }
+}
+
+std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& number) {
+  const auto* whole = std::get_if<std::int64_t>(&number.value);
+  if (whole == nullptr || is_float(x)) return std::nullopt;
+  const auto [low, high] = integer_range(x == DType::bool_ ? DType::i32 : x);
+  if (*whole >= low && *whole <= high) return std::nullopt;
+  const bool above = *whole > high;
+  const bool holds = op == BinaryOp::not_equal || (above ? op == BinaryOp::less || op == BinaryOp::less_equal
+                                                         : op == BinaryOp::greater || op == BinaryOp::greater_equal);
+  if (above) return Comparison{holds ? BinaryOp::less_equal : BinaryOp::greater, high};
+  return Comparison{holds ? BinaryOp::greater_equal : BinaryOp::less, low};
 }
 
 OpTypes unary_types(UnaryOp op, DType x) {

@@ -21,6 +21,17 @@ DType promote(DType a, DType b) noexcept;
 /// bool meets in i32; 2^40 with i32 is an error).
 DType promote(DType a, const Scalar& b);
 
+bool is_comparison(BinaryOp op) noexcept;
+/// The comparison that says of (b, a) what this one says of (a, b).
+BinaryOp swapped(BinaryOp comparison) noexcept;
+struct Comparison {
+  BinaryOp op;
+  Scalar number;
+};
+/// Of x op number, with a tensor of dtype x that can't hold the number: one with the same answer that fits. x < 2^40
+/// holds for every i32, as x <= 2^31 - 1 does. Nothing where the number fits.
+std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& number);
+
 /// What a unary op computes in and what it gives.
 struct OpTypes {
   DType compute;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 #include "weft/error.h"
@@ -9,8 +10,8 @@
 namespace weft::ops {
 namespace {
 
-[[noreturn]] void refuse(std::string what, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, "attention: " + std::move(what), std::move(fix));
+[[noreturn]] void refuse(const std::string& what, std::string fix) {
+  throw Error(ErrorCode::invalid_argument, "attention: " + what, std::move(fix));
 }
 
 }  // namespace
@@ -58,6 +59,14 @@ void check_attention_mask(const AttentionShape& of, const Shape& mask, DType dty
                        to_string(scores)),
            "make each of its lengths 1 or that of the scores");
   }
+}
+
+void check_attention_numbers(double scale, double softcap) {
+  const auto check = [](const char* name, double value, bool good, const char* fix) {
+    if (!good) throw Error(ErrorCode::invalid_argument, fmt::format("attention: {} is {}", name, value), fix);
+  };
+  check("scale", scale, std::isfinite(scale), "give a finite number, or none for 1 / sqrt(dim)");
+  check("softcap", softcap, std::isfinite(softcap) && softcap >= 0, "give a finite number over 0, or 0 for none");
 }
 
 void check_attention_lengths(const AttentionShape& of, const Shape& lengths, DType dtype) {

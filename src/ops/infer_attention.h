@@ -20,6 +20,8 @@ AttentionShape attention_shape(const Shape& q, const Shape& k, const Shape& v);
 void check_attention_types(DType q, DType k, DType v);
 /// A mask broadcasts to the scores and is bool or a float; lengths are [batch] integers.
 void check_attention_mask(const AttentionShape& of, const Shape& mask, DType dtype);
+/// Refuses a scale that is not finite, and a softcap that is not or lies below 0.
+void check_attention_numbers(double scale, double softcap);
 void check_attention_lengths(const AttentionShape& of, const Shape& lengths, DType dtype);
 
 }  // namespace weft::ops

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/refuse.h"
 #include "weft/error.h"
 
 namespace weft::ops {
@@ -12,10 +13,6 @@ namespace {
 
 /// Kernels count places in 32 bits, some of them below 0.
 constexpr std::int64_t kMost = 0x7fffffff;
-
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
 
 std::string list(const std::vector<std::int64_t>& values) {
   return fmt::format("({})", fmt::join(values, ", "));
@@ -252,6 +249,13 @@ ConvGeometry pool_geometry(const Shape& x, std::span<const std::int64_t> size, c
 
 Shape pool_shape(const Shape& x, std::span<const std::int64_t> size, const PoolOptions& options) {
   return pool_geometry(x, size, options).out_shape();
+}
+
+void check_conv_bias(std::string_view op, const Shape& bias, std::int64_t channels) {
+  if (bias == Shape{channels}) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: a bias of shape {} for {} out channels", op, to_string(bias), channels),
+              fmt::format("give it shape ({},)", channels));
 }
 
 void require_shape(std::string_view op, std::string_view what, const Shape& given, const Shape& wanted) {

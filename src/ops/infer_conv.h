@@ -46,6 +46,8 @@ Shape conv_transpose_shape(const Shape& x, const Shape& filter, const ConvTransp
 ConvGeometry pool_geometry(const Shape& x, std::span<const std::int64_t> size, const PoolOptions& options);
 Shape pool_shape(const Shape& x, std::span<const std::int64_t> size, const PoolOptions& options);
 
+/// Refuses a bias that is not one number an out channel.
+void check_conv_bias(std::string_view op, const Shape& bias, std::int64_t channels);
 /// Refuses a gradient (or another tensor) whose shape is not the one that belongs there.
 void require_shape(std::string_view op, std::string_view what, const Shape& given, const Shape& wanted);
 

@@ -6,15 +6,12 @@
 #include <limits>
 #include <string>
 
+#include "base/refuse.h"
 #include "ops/infer.h"
 #include "weft/error.h"
 
 namespace weft::ops {
 namespace {
-
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
 
 /// a + b and a * b of lengths, refused where they leave 64 bits.
 std::int64_t sum_of(std::string_view op, std::int64_t a, std::int64_t b) {

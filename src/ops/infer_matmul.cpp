@@ -8,15 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/refuse.h"
 #include "ops/infer.h"
 #include "weft/error.h"
 
 namespace weft::ops {
 namespace {
-
-[[noreturn]] void refuse(std::string message, std::string fix) {
-  throw Error(ErrorCode::invalid_argument, std::move(message), std::move(fix));
-}
 
 Shape batch_of(const Shape& s) {
   return Shape(std::span<const std::int64_t>(s.begin(), s.rank() - 2));

@@ -104,6 +104,15 @@ void check_uniform_range(double low, double high, DType dtype) {
   }
 }
 
+void check_normal(double mean, double stddev) {
+  // float's conversion from a double past its range is undefined.
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (std::abs(mean) <= kMost && stddev >= 0 && stddev <= kMost) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("random_normal: mean {} and deviation {} are no normal distribution", mean, stddev),
+              "give finite numbers, the deviation 0 or more");
+}
+
 void check_integer_range(std::int64_t low, std::int64_t high, DType dtype) {
   if (!is_integer(dtype)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("random_integers: no {} numbers", to_string(dtype)),

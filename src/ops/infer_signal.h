@@ -34,6 +34,8 @@ TransformRule transform_rule(Transform transform, const Shape& x, const FftOptio
 void check_random_dtype(std::string_view op, DType dtype);
 /// Refuses bounds that are no numbers, an empty range (after rounding to the dtype), and one wider than a float32.
 void check_uniform_range(double low, double high, DType dtype);
+/// Refuses a mean or deviation that float32 has not, and a deviation below 0.
+void check_normal(double mean, double stddev);
 /// Refuses an empty range, one that the dtype can't hold, and other dtypes than i32 and u32.
 void check_integer_range(std::int64_t low, std::int64_t high, DType dtype);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/infer.h"
+#include "ops/infer_norm.h"
 #include "ops/row_ops.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -35,10 +36,7 @@ Tensor layer_norm(const Tensor& x, const LayerNormOptions& options) {
   if (options.bias) operands.push_back(&options.bias);
   ops::common_device(kName, operands);
   const std::size_t axis = ops::normalize_axis(kName, options.axis, x.shape());
-  if (!(options.eps >= 0)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("layer_norm: eps is {}", options.eps),
-                "give a number that is not negative");
-  }
+  ops::check_eps(kName, options.eps);
   std::vector<std::size_t> axes(x.rank() - axis);
   std::iota(axes.begin(), axes.end(), axis);
   const Shape normalized(std::span<const std::int64_t>(x.shape().begin() + axis, axes.size()));

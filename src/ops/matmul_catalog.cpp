@@ -60,25 +60,25 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
   for (const auto& [in, out] : kTypes) {
     if ((in == DType::f16 || out == DType::f16) && !device.features().f16) continue;
     for (DeviceClass of : {DeviceClass::gpu, DeviceClass::cpu}) {
-      const MatrixUnit unit = in == DType::f16 ? matrix_unit(device.features(), "f16", "f32") : MatrixUnit{};
-      for (const MatmulPlan& plan : all_plans(of, device.limits(), in, fixed_subgroup(device.features()), unit)) {
-        const bool packed = in == DType::u32;
-        if (packed && plan.kind == MatmulKind::sum) continue;
+      const bool packed = in == DType::u32;
+      for (std::uint32_t signs = 0; signs < (packed ? 4u : 1u); ++signs) {
         MatmulSpec spec;
-        spec.plan = plan;
-        if (is_cpu(device)) spec.plan.unroll = 1;  // as run_product() does
         spec.in = in;
         spec.out = out;
-        if (!packed) {
-          add_layouts(spec);
-          continue;
-        }
-        for (Int8 int8 : {Int8::dot, Int8::unpacked}) {
-          if (int8 == Int8::dot && !has_packed_dot(device)) continue;
-          for (std::uint32_t signs = 0; signs < 4; ++signs) {
+        spec.a_signed = !packed || (signs & 1) != 0;
+        spec.b_signed = !packed || (signs & 2) != 0;
+        const MatrixUnit unit = usable_unit(device, in, spec.a_signed, spec.b_signed);
+        for (const MatmulPlan& plan : all_plans(of, device.limits(), in, fixed_subgroup(device.features()), unit)) {
+          if (packed && plan.kind == MatmulKind::sum) continue;
+          spec.plan = plan;
+          if (is_cpu(device)) spec.plan.unroll = 1;  // as run_product() does
+          if (!packed) {
+            add_layouts(spec);
+            continue;
+          }
+          for (Int8 int8 : {Int8::dot, Int8::unpacked}) {
+            if (int8 == Int8::dot && !has_packed_dot(device)) continue;
             spec.int8 = int8;
-            spec.a_signed = (signs & 1) != 0;
-            spec.b_signed = (signs & 2) != 0;
             add_layouts(spec);
           }
         }

@@ -226,6 +226,8 @@ MatmulSpec settle(MatmulSpec s) {
     s.batch_axes = 3;
   }
   if (sum) s.a_transposed = false;
+  // Implementations that have units for packed integers have WGSL's products of them too.
+  if (s.plan.kind == MatmulKind::matrix && s.int8 != Int8::none) s.int8 = Int8::dot;
   if (vector) {
     s.a_transposed = s.plan.rows > 1;  // a lane's several rows lie side by side
     s.c_vec4 = false;
@@ -252,7 +254,7 @@ std::string matmul_key(const MatmulSpec& s) {
   const MatmulPlan& p = s.plan;
   const bool block = p.kind == MatmulKind::block;  // its tile is a parameter
   const std::string matrix =
-      p.unit ? fmt::format("/{}x{}/{}x{}x{}", p.sub_m, p.sub_n, p.unit.m, p.unit.n, p.unit.k) : "";
+      p.unit ? fmt::format("/{}x{}x{}/{}/{}x{}x{}", p.sub_m, p.sub_n, p.slab, p.vec, p.unit.m, p.unit.n, p.unit.k) : "";
   return fmt::format("matmul/{}/{}x{}/{}/{}/{}/{}/{}-{}/{}{}{}{}{}/{}{}/{}{}{}{}", static_cast<int>(p.kind),
                      block ? 0 : p.tile_m, block ? 0 : p.tile_n, p.threads, p.rows, p.unroll, p.quads, wgsl_name(s.in),
                      wgsl_name(s.out), s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.a_vec4 ? '4' : '1',

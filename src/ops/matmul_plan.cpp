@@ -18,10 +18,17 @@ constexpr TileChoice kTiles[] = {{128, 128, 8, 16, 96}, {64, 64, 8, 16, 128}, {3
 constexpr std::uint32_t kTileDepth = 16;
 constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the tile that is stored turned
 
-// Below so many workgroups a long inner axis is cut, into parts no shorter than these.
-constexpr std::uint64_t kGpuFill = 128, kGpuLeastPart = 1024;
-// Of few rows or columns each operand element is used a few times: reading wants all of a GPU at work.
-constexpr std::uint64_t kGpuSkinny = 32, kGpuSkinnyFill = 1024, kGpuSkinnyLeastPart = 256;
+/// When an inner axis is cut: from `least_length` on, until so many threads are at work, into parts no shorter than
+/// `least_part`. From what weft tune found fastest on an H200 (decision 009; matmul_test.cpp has the cases).
+struct Cutting {
+  std::uint64_t threads, least_length, least_part;
+};
+constexpr Cutting kGpuCutting{32768, 2048, 512};
+// Of few rows or columns each operand element is used a few times: reading wants more at work.
+constexpr std::uint64_t kGpuSkinny = 32;
+constexpr Cutting kGpuSkinnyCutting{131072, 512, 256};
+// Below so many workgroups, for products by a vector and on CPUs.
+constexpr std::uint64_t kGpuVectorFill = 1024, kGpuVectorLeastPart = 256;
 constexpr std::uint64_t kCpuFill = 8, kCpuLeastPart = 2048;
 // A vector by a matrix whose lines are at least so long is read in so many lines at a time: each group reads a stretch
 // of every line, and the pages of more lines than these drop out of caches before the next group comes.
@@ -32,6 +39,13 @@ constexpr std::uint64_t kCpuLongestPart = 32768;
 bool fits(const TileChoice& t, const Limits& limits) {
   return t.threads <= limits.max_workgroup_invocations &&
          2 * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
+}
+
+std::uint32_t parts_to_fill(const MatmulPlan& plan, const MatmulProblem& p, std::uint64_t fill,
+                            std::uint64_t least_part) {
+  const std::uint64_t groups = groups_of(plan, p);
+  if (groups >= fill || p.k < 2 * least_part) return 1;
+  return static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
 }
 
 MatmulPlan tile_plan(const TileChoice& t) {
@@ -70,41 +84,58 @@ constexpr std::uint64_t kLeastMatrix = 16;
 // More sums than these a subgroup don't stay in registers.
 constexpr std::uint32_t kMostMatrices = 16;
 
-MatmulPlan matrix_plan(const MatrixChoice& t, const MatrixUnit& unit) {
+MatmulPlan matrix_plan(const MatrixChoice& t, DType dtype, const MatrixUnit& unit) {
   MatmulPlan plan;
   plan.kind = MatmulKind::matrix;
   plan.tile_m = plan.tile_n = t.tile;
   plan.sub_m = plan.sub_n = t.sub;
   plan.threads = (t.tile / t.sub) * (t.tile / t.sub) * unit.subgroup;
+  plan.slab = kMatrixSlabBytes / static_cast<std::uint32_t>(size_of(dtype));
+  plan.vec = matrix_vec(dtype, unit);
   plan.unit = unit;
   return plan;
 }
 
-bool fits(const MatrixChoice& t, const MatrixUnit& unit, const Limits& limits) {
-  if (!unit || t.sub % unit.m != 0 || t.sub % unit.n != 0 || kMatrixSlab % unit.k != 0) return false;
-  if (t.sub / unit.m * (t.sub / unit.n) > kMostMatrices) return false;
-  const MatmulPlan plan = matrix_plan(t, unit);
-  // Each thread brings whole quads, as far along their line (Share in matmul_matrix.cpp).
-  if (t.tile * kMatrixSlab / 4 % plan.threads != 0) return false;
-  if (plan.threads % (t.tile / 4) != 0 || plan.threads % (kMatrixSlab / 4) != 0) return false;
-  // Whichever way the operands lie, a slab's padded rows take no more than this.
-  const std::uint64_t slab = std::max(t.tile * (kMatrixSlab + kMatrixPad), kMatrixSlab * (t.tile + kMatrixPad)) * 2;
-  const std::uint64_t results = std::uint64_t{4} * plan.threads / unit.subgroup * unit.m * (unit.n + 4);
-  return plan.threads <= limits.max_workgroup_invocations && 2 * slab + results <= limits.max_workgroup_storage;
+/// Into how many parts the plan's inner axis is cut.
+std::uint32_t gpu_parts(const MatmulPlan& plan, const MatmulProblem& p) {
+  const Cutting& cutting = std::min(p.m, p.n) <= kGpuSkinny ? kGpuSkinnyCutting : kGpuCutting;
+  if (p.k < cutting.least_length) return 1;
+  const std::uint64_t wanted = ceil_div(cutting.threads, groups_of(plan, p) * plan.threads);
+  return static_cast<std::uint32_t>(std::min(wanted, p.k / cutting.least_part));
 }
 
-MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
-  if (p.n == 1) return vector_tile_plan(limits, p.a_transposed);
+/// Does a tile of this size keep a large GPU at work? Of an axis that may be cut, in its parts, and without most of the
+/// tile outside of the matrix; else by itself.
+bool keeps_busy(const MatmulPlan& plan, const MatmulProblem& p, std::uint64_t least_groups) {
+  const Cutting& cutting = std::min(p.m, p.n) <= kGpuSkinny ? kGpuSkinnyCutting : kGpuCutting;
+  const std::uint64_t groups = groups_of(plan, p);
+  if (p.k < cutting.least_length) return groups >= least_groups;
+  return 2 * std::min(p.m, p.n) > plan.tile_m && groups * gpu_parts(plan, p) * plan.threads >= cutting.threads;
+}
+
+MatmulPlan gpu_tile(const Limits& limits, const MatmulProblem& p) {
   for (const MatrixChoice& t : kMatrixTiles) {
-    if (std::min(p.m, p.n) < kLeastMatrix || p.k < kMatrixSlab || !fits(t, p.unit, limits)) continue;
-    const MatmulPlan plan = matrix_plan(t, p.unit);
-    if (groups_of(plan, p) >= t.least_groups) return plan;
+    if (!p.unit || std::min(p.m, p.n) < kLeastMatrix) break;
+    const MatmulPlan plan = matrix_plan(t, p.dtype, p.unit);
+    if (p.k < plan.slab || !matrix_fits(plan, p.dtype, limits)) continue;
+    if (t.least_groups == 0 || keeps_busy(plan, p, t.least_groups)) return plan;
   }
   for (const TileChoice& t : kTiles) {
     const MatmulPlan plan = tile_plan(t);
-    if (!one_tile(p.dtype) && fits(t, limits) && groups_of(plan, p) >= t.least_groups) return plan;
+    if (!one_tile(p.dtype) && fits(t, limits) && keeps_busy(plan, p, t.least_groups)) return plan;
   }
   return tile_plan(std::end(kTiles)[-1]);
+}
+
+MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
+  if (p.n == 1) {
+    MatmulPlan plan = vector_tile_plan(limits, p.a_transposed);
+    plan.splits = parts_to_fill(plan, p, kGpuVectorFill, kGpuVectorLeastPart);
+    return plan;
+  }
+  MatmulPlan plan = gpu_tile(limits, p);
+  plan.splits = gpu_parts(plan, p);
+  return plan;
 }
 
 constexpr std::uint32_t kLanes = 8;  // of lavapipe's subgroup with AVX2
@@ -154,6 +185,37 @@ MatmulPlan choose_cpu(const MatmulProblem& p) {
 
 }  // namespace
 
+std::uint32_t matrix_vec(DType dtype, const MatrixUnit& unit) {
+  return dtype != DType::u32 || unit.k % 8 != 0 ? 1 : unit.k % 16 != 0 ? 2 : 4;
+}
+
+bool matrix_fits(const MatmulPlan& p, DType dtype, const Limits& limits) {
+  const MatrixUnit& unit = p.unit;
+  if (p.kind != MatmulKind::matrix || !unit || p.slab == 0 || p.slab % 4 != 0) return false;
+  const std::uint32_t steps = dtype == DType::u32 ? 4 * p.slab : p.slab;
+  if (dtype == DType::u32 && unit.k % 4 != 0) return false;
+  if (p.sub_m % unit.m != 0 || p.sub_n % unit.n != 0 || steps % unit.k != 0) return false;
+  const std::uint32_t step = dtype == DType::u32 ? unit.k / 4 : unit.k;  // of elements
+  if ((p.vec != 1 && p.vec != 2 && p.vec != 4) || step % p.vec != 0) return false;
+  if (dtype != DType::u32 && (unit.m % p.vec != 0 || unit.n % p.vec != 0)) return false;
+  if (p.sub_m == 0 || p.sub_n == 0 || p.tile_m % p.sub_m != 0 || p.tile_n % p.sub_n != 0) return false;
+  if (p.threads != p.tile_m / p.sub_m * (p.tile_n / p.sub_n) * unit.subgroup) return false;
+  if (p.sub_m / unit.m * (p.sub_n / unit.n) > kMostMatrices) return false;
+  const auto bytes = static_cast<std::uint32_t>(size_of(dtype));
+  std::uint64_t storage = std::uint64_t{4} * p.threads / unit.subgroup * unit.m * (unit.n + 4);  // of results
+  for (std::uint32_t tile : {p.tile_m, p.tile_n}) {
+    // Each thread brings whole quads, as far along their line (Share in matmul_matrix.cpp).
+    if (tile * p.slab / 4 % p.threads != 0 || p.threads % (p.slab / 4) != 0) return false;
+    storage += std::uint64_t{tile} * (p.slab * bytes + kMatrixPadBytes);
+    if (dtype == DType::u32) continue;  // whose inner axis is always what lies side by side
+    if (p.threads % (tile / 4) != 0) return false;
+    const std::uint64_t along = tile * (p.slab * bytes + kMatrixPadBytes);
+    const std::uint64_t across = p.slab * (tile * bytes + kMatrixPadBytes);
+    storage += std::max(along, across) - along;
+  }
+  return p.threads <= limits.max_workgroup_invocations && storage <= limits.max_workgroup_storage;
+}
+
 MatmulPlan choose_block(const MatmulProblem& p) {
   const std::uint32_t lanes_n = p.n > 16 ? 8 : p.n > 8 ? 4 : p.n > 4 ? 2 : 1;
   // Few rows: all is in reading b, best a cache line a lane and step.
@@ -171,15 +233,9 @@ std::uint64_t groups_of(const MatmulPlan& plan, const MatmulProblem& p) {
 }
 
 MatmulPlan choose(DeviceClass device, const Limits& limits, const MatmulProblem& p) {
-  const bool gpu = device == DeviceClass::gpu;
-  MatmulPlan plan = gpu ? choose_gpu(limits, p) : choose_cpu(p);
-  const bool skinny = std::min(p.m, p.n) <= kGpuSkinny;
-  const std::uint64_t fill = gpu ? (skinny ? kGpuSkinnyFill : kGpuFill) : kCpuFill;
-  const std::uint64_t least_part = gpu ? (skinny ? kGpuSkinnyLeastPart : kGpuLeastPart) : kCpuLeastPart;
-  const std::uint64_t groups = groups_of(plan, p);
-  if (groups < fill && p.k >= 2 * least_part) {
-    plan.splits = static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
-  }
+  if (device == DeviceClass::gpu) return choose_gpu(limits, p);
+  MatmulPlan plan = choose_cpu(p);
+  plan.splits = parts_to_fill(plan, p, kCpuFill, kCpuLeastPart);
   if (plan.kind == MatmulKind::vector_block && p.a_transposed && p.batch == 1 && p.m >= kCpuLongLine &&
       p.k >= 2 * kCpuLines) {
     plan.splits = static_cast<std::uint32_t>(std::min(p.k / kCpuLines, kCpuMostParts));
@@ -214,6 +270,12 @@ MatrixUnit matrix_unit(const Features& features, std::string_view in, std::strin
   return best;
 }
 
+MatrixUnit matrix_unit(const Features& features, DType dtype, bool a_signed, bool b_signed) {
+  if (dtype == DType::f16) return matrix_unit(features, "f16", "f32");
+  if (dtype != DType::u32) return {};
+  return a_signed || b_signed ? matrix_unit(features, "i8", "i32") : matrix_unit(features, "u8", "u32");
+}
+
 std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype, std::uint32_t subgroup,
                                   const MatrixUnit& unit) {
   // Packed integers always lie along the inner axis.
@@ -223,7 +285,9 @@ std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DTyp
       if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
     }
     for (const MatrixChoice& t : kMatrixTiles) {
-      if (fits(t, unit, limits)) plans.push_back(matrix_plan(t, unit));
+      if (!unit) break;
+      const MatmulPlan plan = matrix_plan(t, dtype, unit);
+      if (matrix_fits(plan, dtype, limits)) plans.push_back(plan);
     }
     plans.push_back(vector_tile_plan(limits, false));
     if (dtype != DType::u32) plans.push_back(vector_tile_plan(limits, true));

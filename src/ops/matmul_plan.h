@@ -18,7 +18,7 @@ enum class DeviceClass : std::uint8_t {
 
 enum class MatmulKind : std::uint8_t {
   tile,          ///< gpu: a workgroup makes tile_m x tile_n of the result through workgroup memory
-  matrix,        ///< gpu: likewise, and its subgroups multiply by matrix units; inner axes of kMatrixSlab or more
+  matrix,        ///< gpu: likewise, and its subgroups multiply by matrix units; inner axes of a slab or more
   block,         ///< cpu: a lane makes rows x (4 quads) of the result, alone
   panel,         ///< cpu: from operands repacked into panels, which the lanes of a subgroup read and pass on
   vector_tile,   ///< gpu: matrix times vector, a workgroup's lanes share the inner axis
@@ -41,9 +41,13 @@ struct MatrixUnit {
 /// The unit for operands and sums of these types that the device has, if its subgroups are all of one size.
 MatrixUnit matrix_unit(const Features& features, std::string_view in, std::string_view sums);
 
-/// Matrix kernels: steps of the inner axis that workgroup memory holds at a time, and elements between its rows (which
-/// keep rows that are read together in banks of their own).
-inline constexpr std::uint32_t kMatrixSlab = 32, kMatrixPad = 8;
+/// That of a product's operands: f16, added up in f32; packed 8-bit integers (u32), added up in 32 bits, for which two
+/// unsigned operands have units of their own. None for other dtypes. See usable_unit.
+MatrixUnit matrix_unit(const Features& features, DType dtype, bool a_signed = true, bool b_signed = true);
+
+/// Matrix kernels: bytes of one row's stretch of the inner axis that workgroup memory holds at a time (a slab), and
+/// between its rows there (which keep rows that are read together in banks of their own, and start each on 16 bytes).
+inline constexpr std::uint32_t kMatrixSlabBytes = 64, kMatrixPadBytes = 16;
 
 /// A product as the kernels see it: c[m, n] = a[m, k] @ b[k, n], `batch` times.
 struct MatmulProblem {
@@ -66,6 +70,8 @@ struct MatmulPlan {
   std::uint32_t lanes_n = 0;           ///< block: how many of a workgroup's lanes lie along n
   std::uint32_t splits = 1;            ///< parts of the inner axis that are summed apart and added afterwards
   std::uint32_t sub_m = 0, sub_n = 0;  ///< matrix: what one subgroup makes
+  std::uint32_t slab = 0;              ///< matrix: elements of the inner axis (of packed integers: words) at a time
+  std::uint32_t vec = 0;               ///< matrix: elements that go to workgroup memory at once: 1, 2 or 4
   MatrixUnit unit{};                   ///< matrix
 
   bool operator==(const MatmulPlan&) const = default;
@@ -90,6 +96,14 @@ MatmulPlan sum_plan();
 /// and `unit` as in MatmulProblem.
 std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype, std::uint32_t subgroup,
                                   const MatrixUnit& unit = {});
+
+/// MatmulPlan::vec of the table's plans: as many as a unit's step along the inner axis allows, since offsets there
+/// count in these; for f16 one, as was measured.
+std::uint32_t matrix_vec(DType dtype, const MatrixUnit& unit);
+
+/// Can a device of these limits run this matrix plan (of whatever tile, subgroup's part and slab) for operands of
+/// `dtype`?
+bool matrix_fits(const MatmulPlan& plan, DType dtype, const Limits& limits);
 
 /// MatmulProblem::subgroup of a device.
 std::uint32_t fixed_subgroup(const Features& features);

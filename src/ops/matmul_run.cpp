@@ -157,7 +157,7 @@ class Multiplier {
         limit_(std::min(tuning.most_bytes, device.limits().max_storage_binding_size)),
         row_groups_(tuning.row_groups),
         subgroup_(fixed_subgroup(device.features())),
-        half_unit_(tuning.matrix_units ? matrix_unit(device.features(), "f16", "f32") : MatrixUnit{}),
+        matrix_units_(tuning.matrix_units),
         forced_(tuning.plan) {}
 
   /// a and b are readable(); their batch axes may be broadcast. `part`: of a product cut along its inner axis, by this
@@ -215,9 +215,11 @@ class Multiplier {
   }
 
   static Lie a_of(const Product& p) {
-    return p.int8 != Int8::none ? Lie{true, p.a.strides()[p.a.rank() - 2]} : *lie_of_a(p.a);
+    return p.int8 != Int8::none ? Lie{true, p.a.strides()[p.a.rank() - 2]} : lie_of_a(p.a).value();
   }
-  static Lie b_of(const Product& p) { return p.int8 != Int8::none ? Lie{true, p.b.strides().back()} : *lie_of_b(p.b); }
+  static Lie b_of(const Product& p) {
+    return p.int8 != Int8::none ? Lie{true, p.b.strides().back()} : lie_of_b(p.b).value();
+  }
 
   MatmulProblem problem_of(const Product& p) const {
     MatmulProblem problem;
@@ -227,7 +229,7 @@ class Multiplier {
     problem.batch = static_cast<std::uint64_t>(p.batch());
     problem.dtype = p.a.dtype();
     problem.subgroup = subgroup_;
-    if (problem.dtype == DType::f16) problem.unit = half_unit_;
+    if (matrix_units_) problem.unit = usable_unit(device_, problem.dtype, p.a_signed, p.b_signed);
     problem.a_transposed = !a_of(p).inner_side_by_side;
     problem.b_transposed = b_of(p).inner_side_by_side;
     return problem;
@@ -559,7 +561,7 @@ class Multiplier {
   std::uint64_t limit_;
   std::uint64_t row_groups_;
   std::uint32_t subgroup_;
-  MatrixUnit half_unit_;
+  bool matrix_units_;
   std::optional<MatmulPlan> forced_;
 };
 

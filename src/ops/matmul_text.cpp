@@ -163,7 +163,7 @@ fn store(p: Place, row: u32, column: u32, sum: vec4<Sum>) {
   if (row >= params.m || column >= params.n) { return; }
 )";
   std::string_view total = "sum";
-  std::string_view step = "";
+  std::string_view step;
   if (s.full) {
     text +=
         "  let columns = min(vec4u(column) + vec4u(0u, 1u, 2u, 3u), vec4u(params.n - 1u));\n"

@@ -8,6 +8,7 @@
 #include "ops/launch.h"
 #include "ops/matmul_run.h"
 #include "weft/ops.h"
+#include "weft/random.h"
 
 namespace weft::ops {
 namespace {
@@ -26,9 +27,12 @@ std::uint64_t typical_length(std::uint64_t length, std::uint32_t most) {
 
 TuningKey key_of(DeviceClass of, const MatmulProblem& p) {
   TuningKey key;
-  key.add("matmul")
-      .add(p.dtype == DType::u32 ? "int8" : to_string(p.dtype))
-      .add(of == DeviceClass::gpu ? "gpu" : "cpu");
+  if (p.dtype == DType::u32) {
+    key.add("matmul_int8");
+  } else {
+    key.add("matmul").add(to_string(p.dtype));
+  }
+  key.add(of == DeviceClass::gpu ? "gpu" : "cpu");
   key.add(p.a_transposed ? (p.b_transposed ? "tt" : "tn") : (p.b_transposed ? "nt" : "nn"));
   const auto add = [&](std::string_view name, std::uint64_t length, std::uint32_t most) {
     key.add(name, std::min(dispatch::size_class(length), most));
@@ -87,6 +91,27 @@ TuneSample sample(const Device& device, DType dtype, const std::string& shape) {
   return out;
 }
 
+std::vector<std::string> usual_int8(const Device& device) {
+  if (is_cpu(device)) return {"512x512x512", "16x1024x1024", "1x1024x1024", "1024x1024x1024"};
+  return {"4096x4096x4096", "1x4096x4096",   "16x4096x4096",   "1024x1024x1024",
+          "128x4096x4096",  "512x4096x4096", "8192x8192x8192", "512x512x512"};
+}
+
+TuneSample sample_int8(const Device& device, DType, const std::string& shape) {
+  auto lengths = lengths_of(shape);
+  if (!lengths || lengths->size() < 3 || lengths->size() > 4 || lengths->back() % 4 != 0) {
+    throw bad_shape(shape, matmul_int8_tunable());
+  }
+  const std::int64_t words = lengths->back() / 4, n = (*lengths)[lengths->size() - 2];
+  Random random{.seed = 1};
+  const auto operand = [&](std::int64_t rows) {
+    const Shape rows_of_words = lengths->size() == 3 ? Shape{rows, words} : Shape{lengths->front(), rows, words};
+    return random_integers(device, rows_of_words, random, 0, std::int64_t{1} << 32, DType::u32);
+  };
+  const Tensor a = operand((*lengths)[lengths->size() - 3]), b = operand(n);
+  return {[a, b] { return matmul_int8(a, b); }, 0};
+}
+
 std::string describe(const TuningPlan& stored) {
   const MatmulPlan plan = to_matmul(stored);
   const std::string parts = plan.splits > 1 ? fmt::format(", {} parts", plan.splits) : "";
@@ -118,6 +143,8 @@ TuningPlan to_tuning(const MatmulPlan& p) {
           p.splits,
           p.sub_m,
           p.sub_n,
+          p.slab,
+          p.vec,
           p.unit.m,
           p.unit.n,
           p.unit.k,
@@ -130,14 +157,15 @@ MatmulPlan to_matmul(const TuningPlan& stored) {
   p.kind = static_cast<MatmulKind>(v[0]);
   p.tile_m = v[1], p.tile_n = v[2], p.threads = v[3], p.rows = v[4], p.unroll = v[5], p.quads = v[6];
   p.lanes_n = v[7], p.splits = v[8], p.sub_m = v[9], p.sub_n = v[10];
-  p.unit = {v[11], v[12], v[13], v[14]};
+  p.slab = v[11], p.vec = v[12];
+  p.unit = {v[13], v[14], v[15], v[16]};
   return p;
 }
 
 bool applies(const MatmulPlan& plan, const MatmulProblem& p, const MatmulPlan& own) {
   switch (plan.kind) {
     case MatmulKind::sum: return false;
-    case MatmulKind::matrix: return p.unit && p.k >= kMatrixSlab;
+    case MatmulKind::matrix: return p.unit && p.k >= plan.slab;
     case MatmulKind::vector_tile:
     case MatmulKind::vector_block: return p.n == 1 && (plan.rows == 1) == (own.rows == 1);
     default: return true;
@@ -203,6 +231,13 @@ const Tunable& matmul_tunable() {
       &usual,
       &sample,
       &describe};
+  return tunable;
+}
+
+const Tunable& matmul_int8_tunable() {
+  static const Tunable tunable{"matmul_int8", "MxNxK or BxMxNxK, K a multiple of 4: 1024x1024x1024, 16x4096x4096",
+                               {DType::u32},  &usual_int8,
+                               &sample_int8,  &describe};
   return tunable;
 }
 

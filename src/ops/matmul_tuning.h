@@ -27,5 +27,6 @@ dispatch::TuningPlan to_tuning(const MatmulPlan& plan);
 MatmulPlan to_matmul(const dispatch::TuningPlan& plan);
 
 const Tunable& matmul_tunable();
+const Tunable& matmul_int8_tunable();
 
 }  // namespace weft::ops

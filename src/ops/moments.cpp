@@ -21,7 +21,7 @@ Tensor run_variance(ops::Reduction reduction, const Tensor& x, const VarOptions&
   ops::common_device(name, std::array{&x});
   std::int64_t count = 1;
   for (std::size_t axis : ops::normalize_axes(name, options.axes, x.shape())) count *= x.shape()[axis];
-  const double divisor = static_cast<double>(count) - static_cast<double>(options.ddof);
+  const double divisor = static_cast<double>(count) - options.ddof;
   return run(reduction, name, x, options.axes, options.keepdims, static_cast<float>(divisor));
 }
 

@@ -179,6 +179,7 @@ Tensor pool(PoolOp op, const Tensor& x, const std::vector<std::int64_t>& size, c
   }
   if (whole) {  // one window: reductions share such a one among threads
     std::vector<std::int64_t> axes;
+    axes.reserve(g.spatial);
     for (std::size_t i = 0; i < g.spatial; ++i) {
       axes.push_back(static_cast<std::int64_t>(i) + (options.layout == Layout::channels_first ? 2 : 1));
     }

@@ -122,14 +122,10 @@ Tensor random_uniform(const Device& device, const Shape& shape, Random& generato
 Tensor random_normal(const Device& device, const Shape& shape, Random& generator, double mean, double stddev,
                      DType dtype) {
   ops::check_random_dtype("random_normal", dtype);
+  ops::check_normal(mean, stddev);
   ops::Params params;
   params.origin = static_cast<float>(mean);
   params.scale = static_cast<float>(stddev);
-  if (!std::isfinite(params.origin) || !std::isfinite(params.scale) || stddev < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("random_normal: mean {} and deviation {} are no normal distribution", mean, stddev),
-                "give finite numbers, the deviation 0 or more");
-  }
   return ops::draw("random_normal", device, shape, generator, {"normal", dtype}, dtype, params);
 }
 

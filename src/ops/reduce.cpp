@@ -17,6 +17,8 @@
 #include "ops/launch.h"
 #include "ops/plan_as.h"
 #include "ops/reduce.h"
+#include "ops/reduce_plan.h"
+#include "ops/reduce_tuning.h"
 #include "ops/result.h"
 #include "ops/rows.h"
 #include "ops/subgroups.h"
@@ -35,25 +37,9 @@ namespace weft {
 namespace ops {
 namespace {
 
-constexpr std::uint32_t kThreads = 64;  ///< of a workgroup of by_thread and by_word
-// Rows up to kFewRow share a workgroup of by_group, where there are many.
-constexpr std::uint64_t kFewRow = 1024;
-constexpr std::uint64_t kManyRows = 256;
-constexpr std::uint32_t kFewThreads = 16;    ///< of such a row
+constexpr std::uint32_t kThreads = 64;       ///< of a workgroup of by_thread and by_word
+constexpr std::uint32_t kFewThreads = 16;    ///< of a row that shares its workgroup with others
 constexpr std::uint32_t kSharedGroup = 128;  ///< of the workgroup
-// GPUs: rows up to kShortRow get a thread each; work is split until about kGpuThreads threads have some.
-constexpr std::uint64_t kShortRow = 32;
-constexpr std::uint64_t kGpuThreads = 131072;
-constexpr std::uint64_t kGpuGroups = 1024;
-constexpr std::uint64_t kGpuGroupPiece = 8192;  ///< the shortest piece that a workgroup is given
-constexpr std::uint64_t kGpuThreadPiece = 64;   ///< ... that a thread is given
-// CPU adapters: enough threads for the lanes of many cores, each with a run worth starting.
-constexpr std::uint64_t kCpuThreads = 1024;
-constexpr std::uint64_t kCpuPiece = 1024;
-constexpr std::uint64_t kCpuBlock = 128;       ///< rows that all columns walk together, while they are in the cache
-constexpr std::uint64_t kCpuLanes = 8;         ///< of a vector: more would walk the same memory again and again
-constexpr std::uint64_t kMaxSplits = 4096;     ///< so that a second pass is the last one
-constexpr std::uint64_t kLongestWalk = 12288;  ///< elements that one thread walks
 
 constexpr std::array kGroupShapes{
     GroupShape{256, true, true},   GroupShape{256, false, true}, GroupShape{256, true, false},
@@ -599,56 +585,6 @@ struct Input {
   std::uint32_t first_index = 0;
 };
 
-/// How the reduced axis is shared out.
-struct Split {
-  bool by_group = false;
-  bool shared = false;       ///< ... of several outputs
-  bool splits_fast = true;   ///< neighbouring threads take neighbouring splits, not outputs
-  std::uint64_t splits = 1;  ///< partial results of an output
-  std::uint64_t chunk = 0;   ///< elements of a group's, or of `lanes` threads' share
-  std::uint64_t lanes = 1;
-};
-
-Split share_out(bool cpu, const AxisPair& kept, const AxisPair& reduced) {
-  const std::uint64_t outputs = PlanAs::rows(kept.count());
-  const std::uint64_t length = reduced.count();
-  Split split;
-  split.chunk = length;
-  // Along a row neighbours in memory are reduced together; else they belong to neighbouring outputs.
-  const bool rows = kept.count() == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1]);
-  split.splits_fast = rows;
-  if (!cpu && rows && length > kShortRow) {
-    split.by_group = true;
-    split.shared = length <= kFewRow && outputs >= kManyRows;
-    const std::uint64_t most = std::max<std::uint64_t>(length / kGpuGroupPiece, 1);
-    const std::uint64_t wanted = std::clamp<std::uint64_t>(ceil_div(kGpuGroups, outputs), 1, most);
-    split.chunk = (ceil_div(length, wanted) + 3) / 4 * 4;
-    split.splits = ceil_div(length, split.chunk);
-    return split;
-  }
-  const std::uint64_t threads = cpu ? kCpuThreads : kGpuThreads;
-  const std::uint64_t piece = cpu ? kCpuPiece : kGpuThreadPiece;
-  std::uint64_t wanted = 0;
-  if (cpu && !rows && outputs >= kThreads) {
-    wanted = length / kCpuBlock;
-  } else if (outputs * 4 <= threads && length >= 4 * piece) {
-    wanted = std::min(ceil_div(threads, outputs), length / piece);
-  }
-  wanted = std::min(wanted, kMaxSplits);
-  // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all; by_word walks four
-  // outputs.
-  if (length > kLongestWalk) wanted = std::max({wanted, ceil_div(length, kLongestWalk), std::uint64_t{2}});
-  if (wanted < 2) return split;
-  // Lanes take turns where that makes neighbouring threads read neighbouring elements.
-  const std::uint64_t lanes = cpu ? kCpuLanes : kThreads;
-  if (rows || outputs < kThreads) split.lanes = std::min<std::uint64_t>(std::bit_floor(wanted), lanes);
-  const std::uint64_t shares = std::max<std::uint64_t>(wanted / split.lanes, 1);
-  const std::uint64_t multiple = 4 * split.lanes;
-  split.chunk = ceil_div(ceil_div(length, shares), multiple) * multiple;
-  split.splits = ceil_div(length, split.chunk) * split.lanes;
-  return split;
-}
-
 Window device_bytes(const Device& device, std::uint64_t bytes) {
   Device owner = device;
   Window made;
@@ -672,12 +608,20 @@ void shape_group(const Device& device, KernelClass kernels, bool shared, Pass& p
   pass.four_quads = shape.four_quads && pass.quads && !(pass.source == Source::tensor && in_blocks(pass.op));
 }
 
+/// Along a row neighbours in memory are reduced together; else they belong to neighbouring outputs.
+Split split_of(const Device& device, const Pass& pass, bool cpu, const AxisPair& kept, const AxisPair& reduced) {
+  const ReduceProblem problem{PlanAs::rows(kept.count()), reduced.count(),
+                              kept.count() == 1 || std::abs(reduced.stride[1]) <= std::abs(kept.stride[1])};
+  if (pass.source == Source::accumulators) return share_out(cpu, problem);
+  return tuned_split(device, cpu, problem, pass.x);
+}
+
 /// Reduces the input to `sink`, in as many passes as it takes.
 void run_passes(const Device& device, Pass pass, const Input& input, float number, const Window& out) {
   const KernelClass kernels = kernel_class(device);
   const std::uint64_t outputs = input.kept.count();
   const std::uint64_t length = input.reduced.count();
-  const Split split = share_out(kernels == KernelClass::cpu, input.kept, input.reduced);
+  const Split split = split_of(device, pass, kernels == KernelClass::cpu, input.kept, input.reduced);
   const bool bytes_out = pass.sink == Sink::results && pass.result == DType::bool_;
   const bool whole = split.splits == 1 && !(bytes_out && split.by_group);
   const std::string_view name = to_string(pass.op);
@@ -895,7 +839,7 @@ void force_group_shape(std::size_t index) noexcept {
 
 Tensor run_reduction(Reduction r, const Tensor& x, std::span<const std::size_t> axes, const Shape& shape, DType dtype,
                      float number) {
-  Device device = x.device();
+  const Device& device = x.device();
   if (x.size() == 0 && element_count(shape) > 0) return full(device, shape, of_nothing(r), dtype);
   Tensor out = new_result(device, shape, dtype);
   if (out.size() == 0) return out;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/infer.h"
+#include "ops/infer_norm.h"
 #include "ops/row_ops.h"
 #include "weft/error.h"
 #include "weft/nn.h"
@@ -36,10 +37,7 @@ Tensor rms_norm(const Tensor& x, const RmsNormOptions& options) {
   if (options.weight) operands.push_back(&options.weight);
   ops::common_device(kName, operands);
   const std::size_t axis = ops::normalize_axis(kName, options.axis, x.shape());
-  if (!(options.eps >= 0)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("rms_norm: eps is {}", options.eps),
-                "give a number that is not negative");
-  }
+  ops::check_eps(kName, options.eps);
   if (!is_float(x.dtype())) {
     throw Error(ErrorCode::invalid_argument, fmt::format("rms_norm: x is {}, not a float", to_string(x.dtype())),
                 "cast it to float32");

@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "ops/infer_norm.h"
 #include "ops/result.h"
 #include "ops/rows_hold.h"
 #include "ops/rows_plan.h"
+#include "ops/rows_tuning.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -144,7 +146,7 @@ void run_block(const RowOp& op, const Tensor& x, const AxisPair& kept, const Axi
   const bool quads = is_float(x.dtype()) && row.stride[1] == 1 && row.out_stride[1] == 1 && row.length[1] % 4 == 0 &&
                      starts_on_quads(kept, x_window.offset, out_window.offset) && starts_on_quads(kept_out, 0, 0) &&
                      aligned(weight) && aligned(bias);
-  const RowPlan plan = plan_rows(device, kernel_class(device), kept, row, quads);
+  const RowPlan plan = tuned_row_plan(device, kept, row, quads, x.dtype());
 
   Params params{};
   params.offset = x_window.offset;
@@ -325,33 +327,36 @@ Tensor row_operand(std::string_view op, std::string_view name, const Tensor& giv
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} is {}, not a float", op, name, to_string(given.dtype())), "cast it to float32");
   }
-  bool fits = given.rank() <= normalized.rank();
-  for (std::size_t i = 0; fits && i < given.rank(); ++i) {
-    const std::int64_t length = given.shape()[given.rank() - 1 - i];
-    fits = length == 1 || length == normalized[normalized.rank() - 1 - i];
-  }
-  if (!fits) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} of shape {} does not broadcast to the normalised axes {}", op, name,
-                            to_string(given.shape()), to_string(normalized)),
-                fmt::format("give it shape {}", to_string(normalized)));
-  }
+  check_row_operand(op, name, given.shape(), normalized);
   return contiguous(cast(broadcast_to(given, normalized), DType::f32));
 }
 
 void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisitor& visit) {
   // The plans of all classes over lengths around all their seams: by row, by column, of one or many rows.
-  std::map<std::string, std::pair<std::string_view, RowPlan>> found;
+  struct Found {
+    std::string_view entry;
+    RowPlan plan;
+    bool stored;  ///< only choices that are stored come to it
+  };
+  std::map<std::string, Found> found;
   const auto add = [&](KernelClass kernels, std::uint64_t rows, std::uint64_t length, bool columns, bool quads) {
     AxisPair kept, row;
     kept.length[1] = rows;
     row.length[1] = length;
     kept.stride[1] = static_cast<std::int64_t>(columns ? 1 : length);
     row.stride[1] = static_cast<std::int64_t>(columns ? rows : 1);
-    const RowPlan plan = plan_rows(device, kernels, kept, row, quads && !columns);
-    for (std::string_view entry : entries_of(plan)) {
-      const RowSpec spec{entry, DType::f32, DType::f32, plan, false};
-      found.try_emplace(row_key(op, spec), entry, plan);
+    const auto add_plan = [&](const RowPlan& plan, bool stored) {
+      for (std::string_view entry : entries_of(plan)) {
+        const RowSpec spec{entry, DType::f32, DType::f32, plan, false};
+        Found& f = found.try_emplace(row_key(op, spec), Found{entry, plan, stored}).first->second;
+        f.stored = f.stored && stored;
+      }
+    };
+    const RowPlan own = plan_rows(device, kernels, kept, row, quads && !columns);
+    add_plan(own, false);
+    if (!own.hold || own.threads != own.group) return;
+    for (const HoldShape& shape : tuned_hold_shapes()) {
+      add_plan(plan_rows(device, kernels, kept, row, quads && !columns, {.hold = shape}), true);
     }
   };
   for (std::uint64_t length = 1; length < 40000; length += length < 300 ? 1 : length / 16) {
@@ -368,8 +373,8 @@ void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisito
   if (device.features().f16) inputs.push_back(DType::f16);
   for (DType in : inputs) {
     for (const auto& [key, entry_plan] : found) {
-      const auto& [entry, plan] = entry_plan;
-      if (plan.quads && !is_float(in)) continue;
+      const auto& [entry, plan, stored] = entry_plan;
+      if ((plan.quads || stored) && !is_float(in)) continue;
       for (bool folded : {false, true}) {
         if (folded && entry.starts_with("hold")) continue;
         const RowSpec spec{entry, in, in == DType::f16 ? DType::f16 : DType::f32, plan, folded};
@@ -380,7 +385,7 @@ void visit_row_kernels(const Device& device, const RowOp& op, const KernelVisito
 }
 
 Tensor run_rows(const RowOp& op, const Tensor& x, std::span<const std::size_t> axes) {
-  Device device = x.device();
+  const Device& device = x.device();
   Tensor out = new_result(device, x.shape(), x.dtype() == DType::f16 ? DType::f16 : DType::f32);
   if (x.size() == 0) return out;
   const std::vector<std::size_t> kept_axes = other_axes(x.rank(), axes);

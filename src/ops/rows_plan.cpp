@@ -1,5 +1,4 @@
 #include "ops/rows_plan.h"
-#include "ops/plan_as.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/checked.h"
+#include "ops/plan_as.h"
 #include "ops/subgroups.h"
 
 namespace weft::ops {
@@ -31,6 +31,11 @@ constexpr std::array kHold{
     HoldShape{1, 1024, 1, true}, HoldShape{32, 256, 1, true},
 };
 
+// Of these, so many from the second on may be stored choices: each is some dozens of kernels.
+constexpr std::size_t kTunedShapes = 3;
+// Pieces that are worth trying are no shorter, and no more in all, than these.
+constexpr std::uint64_t kLeastPiece = 64, kMostPieces = 1 << 20;
+
 std::atomic<std::size_t> taken{0};
 
 }  // namespace
@@ -43,7 +48,39 @@ void force_hold_shape(std::size_t index) noexcept {
   taken.store(std::min(index, kHold.size() - 1), std::memory_order_relaxed);
 }
 
-RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kept, const AxisPair& row, bool quads) {
+std::span<const HoldShape> tuned_hold_shapes() noexcept {
+  return std::span(kHold).subspan(1, kTunedShapes);
+}
+
+std::vector<RowChoice> row_choices(const Device& device, KernelClass kernels, const AxisPair& kept, const AxisPair& row,
+                                   bool quads) {
+  const RowPlan own = plan_rows(device, kernels, kept, row, quads);
+  std::vector<RowPlan> seen{own};
+  std::vector<RowChoice> out;
+  const auto add = [&](const RowChoice& choice) {
+    const RowPlan plan = plan_rows(device, kernels, kept, row, quads, choice);
+    if (std::find(seen.begin(), seen.end(), plan) != seen.end()) return;
+    seen.push_back(plan);
+    out.push_back(choice);
+  };
+  if (own.hold) {
+    if (own.threads == own.group) {
+      for (const HoldShape& shape : tuned_hold_shapes()) add({.hold = shape});
+    }
+    return out;
+  }
+  if (kernels != KernelClass::cpu && !own.by_column) return out;  // a thread a short row
+  const std::uint64_t rows = PlanAs::rows(kept.count());
+  for (const std::uint64_t pieces :
+       {std::uint64_t{1}, own.splits / 4, own.splits / 2, own.splits * 2, own.splits * 4}) {
+    if (pieces == 0 || pieces == own.splits) continue;
+    if (pieces == 1 || (row.count() / pieces >= kLeastPiece && rows * pieces <= kMostPieces)) add({.pieces = pieces});
+  }
+  return out;
+}
+
+RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kept, const AxisPair& row, bool quads,
+                  const RowChoice& choice) {
   RowPlan plan;
   plan.quads = quads;
   const std::uint64_t rows = PlanAs::rows(kept.count());
@@ -63,25 +100,33 @@ RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kep
     if (plan.chunk > walk) split(ceil_div(length, walk), 4);
   };
   if (kernels == KernelClass::cpu) {
-    if (rows < kCpuRows) split(ceil_div(2 * kCpuRows, rows), kCpuPiece);
+    if (choice.pieces > 0) {
+      split(choice.pieces, 4);
+    } else if (rows < kCpuRows) {
+      split(ceil_div(2 * kCpuRows, rows), kCpuPiece);
+    }
     bound_walk();
     return plan;
   }
   if (length <= kThreadRow) return plan;
   if (plan.by_column) {
-    if (rows < kGpuRowThreads) split(ceil_div(kGpuRowThreads, rows), kGpuPiece);
+    if (choice.pieces > 0) {
+      split(choice.pieces, 4);
+    } else if (rows < kGpuRowThreads) {
+      split(ceil_div(kGpuRowThreads, rows), kGpuPiece);
+    }
     bound_walk();
     return plan;
   }
   plan.hold = true;
-  const HoldShape shape = kHold[taken.load(std::memory_order_relaxed)];
+  const HoldShape shape = choice.hold.value_or(kHold[taken.load(std::memory_order_relaxed)]);
   const std::uint64_t unit = quads ? 4 : 1;
   const auto held_by = [&](std::uint32_t threads) {
     plan.threads = threads;
     // Powers of two, so that few kernels serve all lengths.
     plan.held = std::bit_ceil(static_cast<std::uint32_t>(ceil_div(ceil_div(plan.chunk, unit), threads)));
   };
-  if (length <= kFewThreads * kFewHeld * unit) {
+  if (length <= unit * kFewThreads * kFewHeld) {
     held_by(kFewThreads);
     if (plan.held == 2) plan.held = 4;
     plan.group = kSharedGroup;

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "ops/rows.h"
 
@@ -15,6 +17,7 @@ struct HoldShape {
   std::uint32_t most_threads = 256;  ///< of a row, a power of two; no more than the device's limit are taken
   std::uint32_t turns = 1;           ///< rows that a workgroup takes in turns, each read before the last is finished
   bool subgroups = true;             ///< join by subgroup operations, where kernels take them at all
+  bool operator==(const HoldShape&) const = default;
 };
 
 /// What was measured against each other. Ops take the first one.
@@ -36,6 +39,7 @@ struct RowPlan {
   std::uint32_t turns = 1;      ///< rows that the threads take one after the other
   std::uint32_t subgroups = 0;  ///< a workgroup has at most so many; 0: joined through workgroup memory alone
 
+  bool operator==(const RowPlan&) const = default;
   std::uint32_t rows_of_group() const noexcept { return hold ? group / threads * turns : 1; }
 };
 
@@ -43,7 +47,20 @@ struct RowPlan {
 inline constexpr std::uint64_t kCpuRows = 64;
 inline constexpr std::uint64_t kGpuRowThreads = 16384;
 
+/// What was measured on the device, or is tried there, in the place of a plan's own rules.
+struct RowChoice {
+  std::uint64_t pieces = 0;         ///< of a row, where rows are walked; 0: by the rules
+  std::optional<HoldShape> hold{};  ///< where workgroups hold rows
+};
+
 /// `kernels` as kernel_class() gives it.
-RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kept, const AxisPair& row, bool quads);
+RowPlan plan_rows(const Device& device, KernelClass kernels, const AxisPair& kept, const AxisPair& row, bool quads,
+                  const RowChoice& choice = {});
+
+/// Every choice other than the rules that may be tried for these rows.
+std::vector<RowChoice> row_choices(const Device& device, KernelClass kernels, const AxisPair& kept, const AxisPair& row,
+                                   bool quads);
+/// The shapes among them: their kernels are in the catalogue, for f32 and f16.
+std::span<const HoldShape> tuned_hold_shapes() noexcept;
 
 }  // namespace weft::ops

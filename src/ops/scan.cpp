@@ -30,7 +30,7 @@ constexpr std::uint64_t kCpuThreads = 512;  ///< enough for the lanes of many co
 constexpr std::uint64_t kCpuRun = 256;
 constexpr std::uint64_t kCpuBlock = 128;  ///< rows that all columns walk together, while they are in the cache
 
-static_assert(kScanWideGroup * kScanHeld <= kThreadRun);
+static_assert(std::uint64_t{kScanWideGroup} * kScanHeld <= kThreadRun);
 
 constexpr std::uint32_t kExclusive = 1, kByColumn = 2, kOtherSign = 4;
 

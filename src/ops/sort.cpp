@@ -192,7 +192,7 @@ class Sort {
 }  // namespace
 
 Sorted sort_rows(const Tensor& x, const Sorting& wanted) {
-  Device device = x.device();
+  const Device& device = x.device();
   Shape shape = x.shape();
   shape[wanted.axis] = wanted.keep;
   Sorted out;

@@ -25,7 +25,7 @@ Tensor take_rows(std::string_view op, const Tensor& x, const Tensor& indices, st
     gather.axes.push_back({{x.shape()[at], fmt::format("axis {}", at)}, gather.view.x.strides()[at]});
   } else {
     gather.view.x = ops::joined_stride(x, 0, x.rank()) ? x : ops::dense_operand(op, x, "x");
-    gather.axes.push_back({{x.size(), "the flattened array"}, *ops::joined_stride(gather.view.x, 0, x.rank())});
+    gather.axes.push_back({{x.size(), "the flattened array"}, ops::joined_stride(gather.view.x, 0, x.rank()).value()});
   }
   return ops::gather_rows(op, shape, gather, check);
 }

@@ -35,7 +35,11 @@ Tensor::Tensor(Device device, Buffer buffer, Shape shape, Strides strides, std::
                 fmt::format("tensor: shape {} and strides {} differ in rank", to_string(shape_), to_string(strides_)),
                 "give one stride per axis");
   }
-  if (count_ == 0) return;
+  if (count_ == 0) {
+    offset_ = 0;  // a slice of nothing may point past a buffer that has nothing either
+    return;
+  }
+  bytes_of(shape_, dtype_);  // with strides of 0 they may be more than the buffer's, not more than 64 bits count
   std::int64_t low = offset_;
   std::int64_t high = offset_;
   for (std::size_t i = 0; i < shape_.rank(); ++i) {
@@ -84,7 +88,10 @@ void Tensor::read_into(std::span<std::byte> out, ReadOptions options) const {
                 fmt::format("read_into: {} bytes given for a tensor of {}", out.size(), nbytes()),
                 fmt::format("give exactly {} bytes", nbytes()));
   }
-  if (out.empty()) return;
+  if (out.empty()) {
+    (void)device();  // an empty handle is no tensor of no elements
+    return;
+  }
   const Tensor dense = contiguous(*this);
   Device device_of = dense.device();
   device_of.read(dense.buffer(), static_cast<std::size_t>(dense.offset()) * size_of(dtype_), out, options);
@@ -97,8 +104,14 @@ std::vector<std::byte> Tensor::to_host_bytes(ReadOptions options) const {
 }
 
 BindingRange::BindingRange(const Tensor& t) : dtype(t.dtype()) {
+  const Device& device = t.device();
+  if (t.size() == 0) {  // WebGPU binds at least 4 bytes, and 0 here would mean all the rest
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a kernel was given a tensor of shape {}, which has no elements", to_string(t.shape())),
+                "leave the call out when there is nothing to do");
+  }
   const std::uint64_t begin = static_cast<std::uint64_t>(t.offset()) * size_of(t.dtype());
-  const std::uint32_t alignment = t.device().limits().min_storage_offset_alignment;
+  const std::uint32_t alignment = device.limits().min_storage_offset_alignment;
   if (!t.is_contiguous() || begin % alignment != 0) {
     throw Error(
         ErrorCode::invalid_argument,

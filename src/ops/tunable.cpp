@@ -6,15 +6,19 @@
 #include <charconv>
 #include <limits>
 
+#include "ops/attention_tuning.h"
 #include "ops/conv_tuning.h"
 #include "ops/matmul_tuning.h"
+#include "ops/reduce_tuning.h"
+#include "ops/rows_tuning.h"
 #include "weft/error.h"
 #include "weft/random.h"
 
 namespace weft::ops {
 
 std::span<const Tunable* const> tunables() {
-  static const std::array<const Tunable*, 2> all{&matmul_tunable(), &conv_tunable()};
+  static const std::array<const Tunable*, 6> all{&matmul_tunable(),    &matmul_int8_tunable(), &conv_tunable(),
+                                                 &attention_tunable(), &rows_tunable(),        &reduce_tunable()};
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/median.h"
 #include "dispatch/tuning_file.h"
 #include "ops/launch.h"
 #include "ops/tunable.h"
@@ -36,12 +37,6 @@ constexpr int kMostRuns = 16;          // of a sample, so that one batch holds t
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 std::optional<TuningFile> file_of(const Device& device) {
@@ -162,6 +157,7 @@ class Tuner {
       // What the op calls has choices of its own, for which there are other samples.
       const std::string own = fmt::format("{} ", job.tunable->name);
       std::erase_if(asked, [&](const auto& a) { return !a.key.starts_with(own) || a.candidates.size() < 2; });
+      if (asked.empty()) ++report_.without_choice;
       for (const auto& a : asked) {
         if (known_.count(a.key) != 0) {
           ++report_.stored_before;
@@ -304,7 +300,7 @@ class Tuner {
   void keep(const std::string& key, const TuningPlan& plan) {
     known_.insert_or_assign(key, plan);
     if (!options_.keep) return;
-    file_->merge({{key, plan}});
+    file_.value().merge({{key, plan}});
     if (state_of(device_).options.tuning != TuningMode::off) table().set(key, plan);
   }
 
@@ -344,6 +340,7 @@ std::vector<DType> dtypes_of(const Device& device, const Tunable& tunable, const
 /// What is to be measured: the first shape of each op, then the second ones, ...
 std::vector<Job> jobs_of(const Device& device, const TuneOptions& options, Tunables all) {
   std::vector<const Tunable*> ops;
+  ops.reserve(options.ops.size());
   for (const std::string& name : options.ops) ops.push_back(tunable_named(name, all));
   if (options.ops.empty()) ops.assign(all.begin(), all.end());
   if (!options.shapes.empty() && options.ops.size() != 1) {

@@ -47,10 +47,16 @@ Tensor binary(BinaryOp op, const Tensor& a, Scalar b) {
   if (op == BinaryOp::power && is_float(a.dtype()) && is_two()) {
     return run(a.device(), program, program.unary(UnaryOp::square, left));
   }
+  if (ops::is_comparison(op)) {
+    const auto fitting = ops::comparison_beside(a.dtype(), op, b);
+    const auto [code, number] = fitting.value_or(ops::Comparison{op, b});
+    return run(a.device(), program, program.binary(code, left, scalar_beside(program, number, a.dtype())));
+  }
   return run(a.device(), program, program.binary(op, left, scalar_beside(program, b, a.dtype())));
 }
 
 Tensor binary(BinaryOp op, Scalar a, const Tensor& b) {
+  if (ops::is_comparison(op)) return binary(ops::swapped(op), b, a);
   ElementProgram program;
   const std::int32_t right = program.input(b);
   return run(b.device(), program, program.binary(op, scalar_beside(program, a, b.dtype()), right));
@@ -68,8 +74,8 @@ Tensor clamp(const Tensor& x, Scalar low, Scalar high) {
   const DType meets = ops::promote(ops::promote(x.dtype(), low), high);
   ElementProgram program;
   const std::int32_t value = program.cast(program.input(x), meets);
-  const std::int32_t capped = program.binary(BinaryOp::minimum, value, program.scalar(high, meets));
-  return run(x.device(), program, program.binary(BinaryOp::maximum, capped, program.scalar(low, meets)));
+  const std::int32_t raised = program.binary(BinaryOp::maximum, value, program.scalar(low, meets));
+  return run(x.device(), program, program.binary(BinaryOp::minimum, raised, program.scalar(high, meets)));
 }
 
 Tensor cast(const Tensor& x, DType dtype) {

@@ -171,12 +171,14 @@ void BlobCache::store(std::span<const std::byte> key, std::span<const std::byte>
   }
   if (over) trim();
 } catch (const std::exception&) {
+  // It is compiled anew next time.
 }
 
 void BlobCache::remove(std::span<const std::byte> key) noexcept try {
   std::error_code failure;
   fs::remove(file_of(key), failure);
 } catch (const std::exception&) {
+  // Out of memory: it stays.
 }
 
 void BlobCache::trim() {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/env.h"
 #include "webgpu/error_capture.h"
 #include "weft/error.h"
@@ -112,7 +114,7 @@ std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
   WGPULimits got = WGPU_LIMITS_INIT;
   wgpuDeviceGetLimits(answer.device, &got);
   gpu->limits_ = to_limits(got);
-  gpu->features_ = want;
+  gpu->features_ = std::move(want);
   if (gpu->limits_.max_immediate_size == 0) gpu->features_.immediates = false;
   if (!gpu->features_.immediates) gpu->limits_.max_immediate_size = 0;
   return gpu;

@@ -37,6 +37,7 @@ std::vector<Adapter> list_adapters(WGPUInstance inst) {
   std::vector<WGPUAdapter> raw(count);
   wgpuInstanceEnumerateAdapters(inst, nullptr, raw.data());
   std::vector<Adapter> out;
+  out.reserve(raw.size());
   for (WGPUAdapter adapter : raw) out.emplace_back(adapter);
   return out;
 }

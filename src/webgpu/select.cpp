@@ -73,7 +73,8 @@ std::size_t select_adapter(const std::vector<Candidate>& candidates, const Devic
       }
     }
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("no adapter matches '{}'; there are {}", wish, listing(candidates)),
+                fmt::format("no adapter matches '{}'; there {} {}", wish.substr(0, 80),
+                            candidates.size() == 1 ? "is" : "are", listing(candidates)),
                 fmt::format("use an index below {} or part of a name, in WEFT_ADAPTER or --device", candidates.size()));
   }
   const auto better = [&](const Candidate& a, const Candidate& b) {

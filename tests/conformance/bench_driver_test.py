@@ -85,12 +85,12 @@ def test_control_flags_its_round(run):
 
 def test_failures_are_rows_that_say_why(run):
     start = time.monotonic()
-    data, said = run(["peak/f32", "relu_read/4096", "in/add/4", "matmul/f32_256"], "--rounds", "2", "--row-limit", "1",
+    data, said = run(["peak/f32", "relu_read/4096", "in/add/4", "matmul/f32_256"], "--rounds", "2", "--row-limit", "5",
                      "--filter", "peak|relu_read|in/|matmul")
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 100  # not the 600 s that one row would take
     reason = {row: r["by"]["weft"].get("error") for row, r in data["rows"].items()}
     assert reason["peak/f32"] == "ended with status 3: the card caught fire"
-    assert reason["relu_read"] == "no answer within 1 s; stopped"
+    assert reason["relu_read"] == "no answer within 5 s; stopped"
     assert reason["in/add/4"] == "the device lacks f16"
     assert reason["matmul/f32_256"] is None and data["rows"]["matmul/f32_256"]["by"]["weft"]["us"] == pytest.approx(2)
     assert "failed (the card caught fire" in said or "failed (ended with status 3" in said

@@ -197,6 +197,14 @@ def test_eval_shows_the_place(box):
     (["eval", "x + 1", "x=big.npy", "--allow-downcast"], ["1099511627776", "index (1,)"]),
     (["eval", "x + 1", "x=x.npy", "-o", "none/out.npy"], ["no folder 'none'"]),
     (["eval", "x + 1", "x=x.npy", "-o", "."], ["not a file"]),
+    (["eval", "x + 1", "x=x.npy", "-o", "out.npz"], ["written as .npy", "out.npy"]),
+    (["eval", "x + 1", "x=x.npy", "-o", "out.safetensors"], ["written as .npy", "out.npy"]),
+    (["eval", "x + 1", "x=x.npy", "-o", "out.npy", "--trace", "./out.npy"], ["--trace", "two files"]),
+    (["eval", "x + k", "x=x.npy", "k=1e400"], ["k=1e400", "no decimal number"]),
+    (["eval", "x + k", "x=x.npy", "k=0x10"], ["k=0x10", "no decimal number"]),
+    (["eval", "x + k", "x=x.npy", "k=1_000"], ["k=1_000", "no decimal number"]),
+    (["eval", "x + k", "x=x.npy", "k=-inf"], ["k=-inf", "write -inf into the expression"]),
+    (["eval", "x + k", "x=x.npy", "k=2.npy"], ["2.npy", "cannot open"]),
     (["eval", "x + 1", "x=x.npy", "--device", "no such thing"], ["no such thing"]),
     (["eval", "x + 1", "x=x.npy", "--threshold", "-1"], ["--threshold"]),
     (["eval", "x[40]", "x=x.npy"], ["index 40", "use an index from -37 to 36"]),
@@ -250,6 +258,67 @@ def test_no_adapter_is_status_1(box):
     ours = [line for line in result.stderr.splitlines() if line.startswith("weft: ")]  # Dawn adds warnings of its own
     assert len(ours) == 1 and "no adapter" in ours[0] and "Fix: " in ours[0], result.stderr
     assert not (box / "out.npy").exists()
+
+
+def test_what_is_printed_must_arrive(box):
+    """A full disk, or a closed standard output, is an error, whatever was to be printed there."""
+    for words in (["eval", "i + 1", "i=i.npy"], ["eval", "i + 1", "i=i.npy", "--json"], ["eval", "zeros(9999)", "--threshold", "9999"],
+                  ["info"], ["--help"], ["eval", "--help"], ["--version"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([*CLI, *words], cwd=box, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert result.returncode == 2, words
+        message = result.stderr
+        if words[-1] in ("--help", "--version"):  # CLI11 flushes, and the reason of that is lost
+            message = message.replace(": No space left on device", "")
+        else:
+            assert ": No space left on device. Fix: " in message
+        assert message.startswith("weft: standard output: cannot write") and message.endswith("Fix: check what it is sent to.\n")
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *CLI, "eval", "i + 1", "i=i.npy"], cwd=box, stderr=subprocess.PIPE,
+                            text=True)
+    assert closed.returncode == 2 and closed.stderr.startswith("weft: standard output: cannot write")
+
+
+def test_closed_streams_are_no_place_for_files(box):
+    """The number of a closed standard stream must not become that of an output file, into which messages would go."""
+    words = [*CLI, "eval", "x * 2", "x=f64.npy", "--allow-downcast", "-o", "out.npy", "--stats"]
+    result = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], cwd=box)
+    assert result.returncode == 0
+    assert (box / "out.npy").stat().st_size == 128 + 3 * 4
+    np.testing.assert_array_equal(load(box), np.array([1, np.inf, -4], "f4"))
+
+
+def test_a_reader_that_leaves_ends_it_quietly(box):
+    process = subprocess.Popen([*CLI, "eval", "arange(3000000)", "--threshold", "3000000"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(60) in (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_no_desktop_no_complaints(box):
+    env = {k: v for k, v in os.environ.items() if k not in ("XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "DISPLAY")}
+    result = subprocess.run([*CLI, "eval", "i + 1", "i=i.npy"], cwd=box, env=env, capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "[2 3 4]\n", "")
+
+
+def test_names_that_would_steer_the_terminal_are_spelled_out(box):
+    message = failed(weft("eval", "x + 1", "x=\x1b[31mred\x07.npy", cwd=box))
+    assert r"\x1b[31mred\x07.npy" in message and "\x07" not in message
+    assert r"\x1b" in failed(weft("eval", "x + 1", "\x1b[2J", cwd=box))
+    np.save(box / "\x1b]0;title.npy", np.array([1.5]))
+    note = weft("eval", "x + 1", "x=\x1b]0;title.npy", "--allow-downcast", cwd=box)
+    assert done(note) == "[2.5]\n" and note.stderr == "weft: note: \\x1b]0;title.npy: float64 read as float32\n"
+    assert "é.npy" in failed(weft("eval", "x + 1", "x=é.npy", cwd=box))
+
+
+def test_json_of_a_name_that_is_not_utf8(box):
+    name = os.fsdecode(b"out\xff.npy")
+    result = subprocess.run([*CLI, "eval", "i + 1", "i=i.npy", "--json", "-o", name], cwd=box, capture_output=True)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout.decode())["result"]["file"] == "out\ufffd.npy"
+    np.testing.assert_array_equal(np.load(box / name), [2, 3, 4])
 
 
 # -- info -----------------------------------------------------------------------------------------------------------
@@ -397,6 +466,12 @@ RUN = ["run", "saxpy.wgsl", "x=v.npy", "y=v.npy", "--param", "a=1", "--param", "
 
 @pytest.mark.parametrize("args, words", [
     (["run", "none.wgsl"], ["none.wgsl"]),
+    (["run", "."], ["can't be read"]),
+    ([*RUN[:5], "a=1e39", *RUN[6:]], ["'1e39' is no f32"]),
+    ([*RUN, "-o", "y=out.npy", "-o", "x=./out.npy"], ["for 'y' and for 'x'"]),
+    ([*RUN, "-o", "y=out.npy", "--trace", "out.npy"], ["--trace", "two files"]),
+    (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "TILE=1", "--set", "SCALE=1e39"], ["1e39 does not fit f32"]),
+    (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "A B=1"], ["A B", "letters"]),
     (["run", "saxpy.wgsl", "x=v.npy", "--param", "a=1", "--param", "n=6"], ["nothing is bound to y", "y=FILE"]),
     ([*RUN, "q=v.npy"], ["'q'", "the source has x and y"]),
     ([*RUN, "--out", "x:f32:6"], ["'x' is given twice"]),
@@ -454,8 +529,28 @@ def long_work(box):
     return ["eval", text, "x=square.npy", "-o", "out.npy"]
 
 
-def on_a_terminal(args, cwd, interrupt_after=None):
-    """Runs with stderr on a terminal; returns the status and what was shown."""
+def cpu_seconds(pid):
+    """What the process has had of all cores: what else the machine does counts not."""
+    with open(f"/proc/{pid}/stat") as stat:
+        user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_until_at_work(process):
+    """Until it has had 1.5 s of the CPUs, which is past opening the device, and catches SIGINT."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        with open(f"/proc/{process.pid}/status") as status:
+            caught = int(next(line for line in status if line.startswith("SigCgt")).split()[1], 16)
+        if caught >> (signal.SIGINT - 1) & 1 and cpu_seconds(process.pid) > 1.5:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"not at work after 120 s, or ended ({process.poll()})")
+
+
+def on_a_terminal(args, cwd, interrupt_at=None):
+    """Runs with stderr on a terminal; returns the status and what was shown. SIGINT comes once one of the texts in
+    `interrupt_at` is shown."""
     master, slave = pty.openpty()
     process = subprocess.Popen([*CLI, *args], cwd=cwd, stderr=slave, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     os.close(slave)
@@ -463,9 +558,9 @@ def on_a_terminal(args, cwd, interrupt_after=None):
     start = time.monotonic()
     os.set_blocking(master, False)
     while process.poll() is None and time.monotonic() - start < 200:
-        if interrupt_after is not None and time.monotonic() - start > interrupt_after:
+        if interrupt_at is not None and any(text.encode() in shown for text in interrupt_at):
             process.send_signal(signal.SIGINT)
-            interrupt_after = None
+            interrupt_at = None
         try:
             shown += os.read(master, 4096)
         except (BlockingIOError, OSError):
@@ -480,7 +575,7 @@ def on_a_terminal(args, cwd, interrupt_after=None):
 
 
 def test_progress_is_shown_on_a_terminal_and_cleared_when_interrupted(box):
-    status, shown = on_a_terminal(long_work(box), box, interrupt_after=2.5)
+    status, shown = on_a_terminal(long_work(box), box, interrupt_at=["computing", "compiling"])
     assert status == 130
     assert "computing" in shown or "compiling" in shown
     assert shown.endswith("\r\x1b[2K")
@@ -495,7 +590,7 @@ def test_short_work_shows_no_progress(box):
 
 def test_interrupt_without_a_terminal(box):
     process = subprocess.Popen([*CLI, *long_work(box)], cwd=box, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    time.sleep(1.5)
+    wait_until_at_work(process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

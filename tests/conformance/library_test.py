@@ -4,6 +4,8 @@ Tolerances come from the number of terms n of a sum: relative to the sum of magn
 a rule, so 2^-23 * sqrt(n) with room.
 """
 
+import re
+
 import numpy as np
 import pytest
 
@@ -266,3 +268,82 @@ def test_errors_have_a_place_and_a_fix(server, text, part):
     with pytest.raises(EvalError) as e:
         server.eval(text, **({"x": np.zeros((2, 3, 4, 5), np.float32)} if "x" in text else {}))
     assert part in str(e.value) and "Fix: " in str(e.value) and "^" in str(e.value)
+
+
+# -- calls that differ in one option, values at the ends -------------------------------------------------------------
+
+
+def test_a_scale_of_zero_is_not_the_default_scale(server):
+    rng = rng_for("scale")
+    q, k, v = (draw(rng, 1, 2, 5, 8) for _ in range(3))
+    got, _ = server.eval("attention(q, k, v, scale=0) - attention(q, k, v)", q=q, k=k, v=v)
+    s = np.einsum("bhqd,bhkd->bhqk", q.astype(np.float64), k) / np.sqrt(8)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    want = v.mean(2, keepdims=True) - (p / p.sum(-1, keepdims=True)) @ v
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("k", [0, 1, -1, 3, -3, 4, 2**31, -(2**31), 2**32, 2**63 - 1, -(2**63 - 1)])
+def test_eye_of_any_diagonal(server, k):
+    want = [[float(column - row == k) for column in range(4)] for row in range(3)]
+    np.testing.assert_array_equal(server.eval(f"eye(3, 4, {k})")[0], want)
+
+
+INTEGERS = {"i": np.array([-(2**31), -1, 0, 2**31 - 1], np.int32), "u": np.array([0, 1, 2**32 - 1], np.uint32),
+            "b": np.array([True, False])}
+
+
+@pytest.mark.parametrize("op", ["==", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_compare_with_any_integer(server, name, op):
+    x = INTEGERS[name]
+    for n in (-1, 2**31, 2**32, -(2**31) - 1, 2**62, -(2**62)):
+        wide = x.astype(object)  # Python's own integers
+        for text in (f"x {op} {n}", f"{n} {op} x"):
+            got, _ = server.eval(text, x=x)
+            assert got.dtype == bool
+            np.testing.assert_array_equal(got, eval(text, {"x": wide}).astype(bool), text)
+
+
+@pytest.mark.parametrize("text, words", [
+    ("group_norm(x, 3)", "3 groups do not divide the 4 channels"),
+    ("group_norm(x, 2, y)", "the weight has shape (3,)"),
+    ("group_norm(x, 2, None, y)", "the bias has shape (3,)"),
+    ("group_norm(x, 2, eps=-1)", "eps is -1"),
+    ("group_norm(y, 1)", "has no channels"),
+    ("batch_norm(x, y, y)", "the mean has shape (3,)"),
+    ("batch_norm(x, x[0, :, 0], x[0, :, 0], None, y)", "the bias has shape (3,)"),
+    ("batch_norm(x, x[0, :, 0], x[0, :, 0], eps=nan)", "eps is nan"),
+    ("rms_norm(x, y)", "weight of shape (3,) does not broadcast to the normalised axes (6,)"),
+    ("rms_norm(x, eps=-1)", "eps is -1"),
+    ("layer_norm(x, eps=-1)", "eps is -1"),
+    ("conv1d(x, x[:, :, :3], y)", "a bias of shape (3,) for 2 out channels"),
+    ("conv_transpose1d(x, stack([x[0, :, :3], x[1, :, :3]], 1), y)", "a bias of shape (3,) for 2 out channels"),
+    ("norm(x, nan)", "the order is NaN"),
+    ("pad(x.astype('u4'), 1, value=-1)", "-1 does not fit uint32"),
+    ("random_normal((2,), stddev=-1)", "no normal distribution"),
+    ("attention(x[None], x[None], x[None], scale=inf)", "scale is inf"),
+    ("attention(x[None], x[None], x[None], softcap=-1)", "softcap is -1"),
+    ("take(y, 3)", "3 is past axis 0 of length 3"),
+    ("take(y, -4)", "-4 is past axis 0 of length 3"),
+    ("eye(3000000000, 0)", "a length over 2147483647"),
+    ("arange(nan)", "an end is NaN"),
+    ("min(1, 2)", "use minimum(a, b)"),
+])
+def test_calls_are_refused_before_anything_runs(server, text, words):
+    x, y = np.ones((2, 4, 6), np.float32), np.ones(3, np.float32)
+    inputs = {name: array for name, array in (("x", x), ("y", y)) if re.search(rf"\b{name}\b", text)}
+    before = server.ask({"cmd": "stats"})["stats"]["bytes_uploaded"]
+    with pytest.raises(EvalError) as e:
+        server.eval(text, **inputs)
+    assert words in str(e.value) and "\n" in str(e.value) and "^" in str(e.value)
+    assert server.ask({"cmd": "stats"})["stats"]["bytes_uploaded"] == before
+
+
+def test_a_view_of_nothing_reads_as_nothing(server):
+    x = np.zeros((0, 8), np.float32)
+    blocks = {"block_bytes": 64}
+    for text, stream in (("x[:, 4::-2]", None), ("tanh(x)[:, [1, 2]][:, 1:]", None), ("x[:, 5]", None),
+                         ("x[4::-2]", blocks), ("tanh(x)[4::-2]", blocks)):
+        got, _ = server.eval(text, x=x, stream=stream)
+        assert got.shape == eval(text, {"x": x, "tanh": np.tanh}).shape

@@ -83,8 +83,9 @@ def test_tunes_keeps_lists_uses_and_clears(weft, tmp_path):
     # Every program of this device reads it; off means off.
     assert json.loads(done(weft("info", "--json", env={"WEFT_TUNE": "off"})))["tuned_choices"] == 0
     assert "WEFT_TUNE" in failed(weft("info", "--json", env={"WEFT_TUNE": "yes"}))
-    assert done(weft("tune", "--clear")) == ""
+    assert done(weft("tune", "--clear")).count("1 choice forgotten\n") == kinds
     assert weft.tables() == []
+    assert [t["forgotten"] for t in json.loads(done(weft("tune", "--clear", "--json")))["tables"]] == [0] * kinds
     assert "0 stored choices" in done(weft("tune", "--list"))
 
 
@@ -130,6 +131,12 @@ def test_the_budget_ends_it(weft):
                                   ["--list", "--ops", "matmul"], ["--clear", "--dry-run"], ["--ops"], ["--budget", "x"]])
 def test_refuses(weft, args):
     failed(weft("tune", *args))
+
+
+def test_says_when_a_shape_has_one_kernel_alone(weft):
+    args = ["tune", "--ops", "matmul", "--dtypes", "float32", "--shapes", "2x2x2", "--dry-run"]
+    assert "0 shapes in " in (out := done(weft(*args))) and "; 1 with one kernel alone; 0 left" in out
+    assert [run["without_choice"] for run in runs(weft(*args, "--json"))] == [1] * out.count("0 shapes in ")
 
 
 def test_the_progress_bar_is_for_terminals_and_goes(weft):

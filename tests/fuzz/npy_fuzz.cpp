@@ -26,6 +26,7 @@ void attempt(Read read) {
   try {
     read();
   } catch (const weft::Error&) {
+    // What most inputs deserve.
   }
 }
 

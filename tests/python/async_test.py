@@ -14,11 +14,15 @@ import weft
 
 
 def work(seconds=0.3):
+    """A product that takes at least about as long. Timed by the fastest of some: on a loaded machine one may be slow by
+    chance, and the work would then come out too short."""
     x = weft.asarray(np.full((256, 256), 1 / 256, np.float32))
     (x @ x).numpy()
-    start = time.perf_counter()
-    (x @ x).numpy()
-    once = max(time.perf_counter() - start, 1e-4)
+    once = 1.0
+    for _ in range(8):
+        start = time.perf_counter()
+        (x @ x).numpy()
+        once = min(once, max(time.perf_counter() - start, 1e-4))
     y = x
     for _ in range(min(2000, int(seconds / once) + 1)):
         y = y @ x
@@ -63,9 +67,13 @@ def test_the_loop_goes_on_while_one_waits():
 
 def test_giving_up():
     async def main():
-        y = work()
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(y.numpy_async(), 0.001)
+        for _ in range(10):  # the loop's thread may itself be away until the work is done
+            try:
+                await asyncio.wait_for(work().numpy_async(), 0.001)
+            except asyncio.TimeoutError:
+                break
+        else:
+            pytest.fail("no time-out in ten tries")
         assert (await weft.ones(3).numpy_async()).tolist() == [1, 1, 1]
 
     asyncio.run(main())

@@ -11,6 +11,7 @@
 
 #include "ops/attention_plan.h"
 #include "ops/rows.h"
+#include "unit/attention_emulation.h"
 #include "unit/attention_model.h"
 #include "unit/test_device.h"
 #include "weft/nn.h"
@@ -229,6 +230,72 @@ TEST_F(AttentionByMatrices, ManyKeysOfSmallWeightCount) {
   for (std::size_t i = 0; i < g.model.k.size(); i += 8) g.model.k[i] = i == 0 ? 9 : 0;
   g.k = upload(g.model.k, g.k.shape(), DType::f16);
   testing::expect_model(g);
+}
+
+// What one subgroup may see of another must not depend on which runs first.
+TEST_F(AttentionByMatrices, SubgroupsInReverseOrder) {
+  if (!there()) return;
+  const Device& device = test_device();
+  const ops::AttentionMatrixTile like{.subgroups = 4, .keys = 32, .shared = true, .ahead = false};
+  const auto tile = ops::choose_attention_matrix(device.features(), device.limits(), 32, 32, like);
+  ASSERT_TRUE(tile);
+  const ops::AttentionStandIn stand_in{"reversed", [](const ops::AttentionSpec& spec, const std::string& text) {
+                                         return testing::reversed(text, *spec.matrix);
+                                       }};
+  ops::force_kernel_class(ops::KernelClass::gpu);
+  ops::force_attention({.tier = AttentionTier::matrix, .matrix = tile, .stand_in = &stand_in});
+  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+    std::mt19937 random(seed);
+    const AttentionShape s{1, 2, 1, 33, 40 + 30 * static_cast<std::int64_t>(seed % 4), 32, 32};
+    Given g = testing::random_case(random, s, DType::f16, false);
+    random_options(random, seed, g);
+    if (seed % 4 == 2) spoil(random, g);
+    SCOPED_TRACE(described(seed, g));
+    testing::expect_model(g);
+    if (HasFailure()) return;
+  }
+}
+
+// Tiles of devices that aren't here, in plain WGSL, with NaN in all workgroup memory to begin with. That a device's own
+// units do what these do is for the other tests, on that device.
+class AttentionEmulated : public AttentionTiers {
+ protected:
+  static void expect_model(const ops::AttentionMatrixTile& tile, bool written_out) {
+    if (!test_device().features().f16) GTEST_SKIP() << "the device has no f16";
+    ops::AttentionStandIn stand_in{"emulated", [](const ops::AttentionSpec& spec, const std::string& text) {
+                                     const ops::AttentionMatrixTile& t = *spec.matrix;
+                                     return testing::poisoned(testing::emulated(t, text), t.subgroups * t.lanes);
+                                   }};
+    ops::force_kernel_class(ops::KernelClass::gpu);
+    ops::force_attention(
+        {.tier = AttentionTier::matrix, .matrix = tile, .stand_in = &stand_in, .written_out = written_out});
+    const std::int64_t queries[] = {1, 9, 17, 31, 33, 40};
+    const std::int64_t keys[] = {1, 31, 32, 33, 65, 100};
+    for (std::uint32_t seed = 0; seed < 24; ++seed) {
+      std::mt19937 random(seed);
+      AttentionShape s{1, 1, 1, queries[random() % std::size(queries)], 0, 40, 24};
+      s.heads = 1 + random() % 2;
+      s.keys = keys[random() % std::size(keys)];
+      ASSERT_EQ(plan_of(s, DType::f16).spec.tier, AttentionTier::matrix);
+      Given g = testing::random_case(random, s, DType::f16, false);
+      random_options(random, seed, g);
+      if (seed % 4 == 2) spoil(random, g);
+      SCOPED_TRACE(described(seed, g));
+      testing::expect_model(g);
+      if (HasFailure()) return;
+    }
+    testing::expect_model(rising({1, 1, 1, 40, 100, 40, 24}, DType::f16));
+  }
+};
+
+TEST_F(AttentionEmulated, TwoLanesARowAsOnTheH200) {
+  expect_model({.m = 16, .n = 16, .k = 16, .lanes = 32, .subgroups = 2, .keys = 32, .shared = true, .ahead = false},
+               true);
+}
+
+TEST_F(AttentionEmulated, FourLanesARow) {
+  expect_model({.m = 8, .n = 8, .k = 8, .lanes = 32, .subgroups = 2, .keys = 32, .shared = true, .ahead = false},
+               false);
 }
 
 }  // namespace

@@ -131,6 +131,71 @@ TEST(Backend, AllocAndFree) {
   EXPECT_NE(backend().alloc(16), h);
 }
 
+// L09, D43: a handle is good for the backend that gave it; no number means one buffer here and another there.
+TEST(Backend, L09_HandlesOfAnotherBackendAreRefused) {
+  ComputeBackend other;
+  other.init();
+  const Handle mine = put(Floats{1, 2}), out = put(Floats{0, 0});
+  std::vector<Handle> theirs;
+  for (int i = 0; i < 50; ++i) theirs.push_back(other.alloc(8));
+  for (Handle h : theirs) {
+    EXPECT_NE(h, 0u);
+    expect_error(error_of([&] { backend().unary(BackendUnary::neg, h, out, 2); }), ErrorCode::foreign_buffer,
+                 {"in", std::to_string(h), "device"});
+    expect_error(error_of([&] { backend().free(h); }), ErrorCode::foreign_buffer, {"free"});
+  }
+  expect_error(error_of([&] { other.free(mine); }), ErrorCode::foreign_buffer);
+  EXPECT_EQ(get<float>(mine, 2), (Floats{1, 2}));
+  // Buffers of the device that no backend gave are no handles either.
+  const Buffer loose = backend().device().alloc(8);
+  expect_error(error_of([&] { backend().free(loose.id()); }), ErrorCode::invalid_argument, {"not alive"});
+  other.free(theirs[0]);
+  expect_error(error_of([&] { backend().free(theirs[0]); }), ErrorCode::invalid_argument, {"not alive"});
+}
+
+// D22, D28, B4, B7: a call that was made before makes nothing anew: no buffer, pipeline or bind group; also in a loop
+// over more keys than seed B's cache had entries.
+TEST(Backend, D22_WarmCallsMakeNothing) {
+  ComputeBackend own;
+  own.init();
+  const auto make = [&](std::size_t n) { return own.alloc(n * sizeof(float)); };
+  const Handle a = make(4096), b = make(4096), c = make(4096), line = make(100'000), one = make(1);
+  std::vector<std::pair<Handle, Handle>> pairs;
+  for (int i = 0; i < 65; ++i) pairs.emplace_back(make(64), make(64));
+  const std::array<std::uint64_t, 1> length{100'000};
+  const std::array<std::uint64_t, 2> square{64, 64};
+  const auto calls = [&] {
+    own.gemm(none, transpose, 64, 64, 64, 1, a, 64, b, 64, 0, c, 64);
+    own.reduce(BackendReduce::sum, line, one, length, 0);
+    own.reduce(BackendReduce::max, a, b, square, 1);
+    own.softmax(a, c, square, 1);
+    own.attention(a, b, a, c, 1, 2, 32, 32, 64, 0.125, true);
+    own.conv2d_forward(a, {1, 1, 16, 16}, b, {2, 1, 3, 3}, c, {1, 2, 14, 14}, {1, 1}, {0, 0});
+    for (const auto& [in, out] : pairs) own.unary(BackendUnary::neg, in, out, 64);
+    own.synchronize();
+  };
+  for (int i = 0; i < 3; ++i) calls();
+  const Stats before = own.device().stats();
+  for (int i = 0; i < 5; ++i) calls();
+  const Stats after = own.device().stats();
+  EXPECT_GE(after.dispatches - before.dispatches, 5u * 71);
+  EXPECT_EQ(after.pool_allocations, before.pool_allocations);
+  EXPECT_EQ(after.pipeline_misses, before.pipeline_misses);
+  EXPECT_EQ(after.bind_group_misses, before.bind_group_misses);
+  EXPECT_EQ(after.staging_allocations, before.staging_allocations);
+  EXPECT_LE(after.submits - before.submits, 5u * 3);  // D23: not one a call
+}
+
+TEST(Backend, TilesForAnyLengths) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  for (std::uint64_t n : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32, kMost}) {
+    const BackendTile t = backend().recommended_tile_for(n, kMost - n, n);
+    EXPECT_GT(t.m, 0u);
+    EXPECT_GT(t.n, 0u);
+    EXPECT_GT(t.k, 0u);
+  }
+}
+
 // -- gemm
 // ------------------------------------------------------------------------------------------------------------
 
@@ -685,6 +750,34 @@ TEST(CApi, NullPointersAreErrors) {
   EXPECT_NE(std::string(weft_last_error()).find("Fix: "), std::string::npos);
   EXPECT_EQ(std::string_view(weft_status_name(WEFT_OUT_OF_MEMORY)), "out_of_memory");
   EXPECT_EQ(std::string_view(weft_status_name(7)), "unknown");
+}
+
+// A call that can't give its result back makes nothing; ranks are checked before that many lengths are read.
+TEST(CApi, RefusedCallsMakeAndReadNothing) {
+  weft_backend* b = nullptr;
+  ASSERT_EQ(weft_backend_create(nullptr, &b), WEFT_OK);
+  ASSERT_EQ(weft_backend_init(b), WEFT_OK);
+  weft_handle first = 0, second = 0;
+  ASSERT_EQ(weft_alloc(b, 8, &first), WEFT_OK);
+  EXPECT_EQ(weft_alloc(b, 1 << 20, nullptr), WEFT_INVALID_ARGUMENT);
+  ASSERT_EQ(weft_alloc(b, 8, &second), WEFT_OK);
+  EXPECT_EQ(second, first + 1);  // ids of buffers: none in between
+  const uint64_t shape[1] = {2};
+  for (const size_t rank : {size_t{9}, SIZE_MAX}) {
+    EXPECT_EQ(weft_softmax(b, first, second, shape, rank, 0), WEFT_INVALID_ARGUMENT);
+    EXPECT_EQ(weft_reduce(b, WEFT_SUM, first, second, shape, rank, 0), WEFT_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(weft_last_error()).find(std::to_string(rank)), std::string::npos) << weft_last_error();
+  }
+  EXPECT_EQ(weft_softmax(b, first, second, shape, 1, 0), WEFT_OK) << weft_last_error();
+  EXPECT_EQ(weft_unary(b, WEFT_NEG, first, 0, 1), WEFT_INVALID_ARGUMENT);  // 0 is no handle
+
+  weft_backend* other = nullptr;
+  ASSERT_EQ(weft_backend_create("", &other), WEFT_OK);
+  ASSERT_EQ(weft_backend_init(other), WEFT_OK);
+  EXPECT_EQ(weft_free(other, first), WEFT_FOREIGN_BUFFER);
+  weft_backend_destroy(other);
+  EXPECT_EQ(weft_free(b, first), WEFT_OK);
+  weft_backend_destroy(b);
 }
 
 TEST(CApi, ABadAdapterNameIsRefused) {

@@ -53,6 +53,13 @@ TEST(Error, A50_Text) {
   EXPECT_NE(std::string(listing.what()).find("^\nFix: correct it."), std::string::npos);
 }
 
+// What callers name things ends no text early.
+TEST(Error, A50_ZeroBytesAreShown) {
+  const Error e(ErrorCode::invalid_argument, std::string("no adapter '\0a\0'", 16), std::string("remove \0", 8));
+  EXPECT_STREQ(e.what(), "no adapter '\\0a\\0'. Fix: remove \\0.");
+  EXPECT_EQ(e.message(), "no adapter '\\0a\\0'");
+}
+
 TEST(Error, A51_StableNumbers) {
   const std::pair<ErrorCode, int> codes[] = {
       {ErrorCode::out_of_memory, 1001}, {ErrorCode::unsupported, 1002},      {ErrorCode::compile_error, 1004},

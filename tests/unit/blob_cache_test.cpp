@@ -2,14 +2,13 @@
 #include "webgpu/blob_cache.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 
+#include "unit/folder_test.h"
 #include "weft/error.h"
 
 namespace weft::webgpu {
@@ -24,38 +23,7 @@ std::string text(const std::optional<std::vector<std::byte>>& blob) {
   return blob ? std::string(reinterpret_cast<const char*>(blob->data()), blob->size()) : "(none)";
 }
 
-/// A folder of its own, removed at the end.
-class BlobCacheTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::path(::testing::TempDir()) / ("weft_blobs_" + std::to_string(getpid()) + "_" + info->name());
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  std::vector<fs::path> files() const {
-    std::vector<fs::path> out;
-    for (const auto& entry : fs::recursive_directory_iterator(root_)) {
-      if (entry.is_regular_file()) out.push_back(entry.path());
-    }
-    return out;
-  }
-  fs::path only_file() const {
-    const auto all = files();
-    EXPECT_EQ(all.size(), 1u);
-    return all.at(0);
-  }
-  static std::string contents(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  }
-  static void overwrite(const fs::path& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-  }
-
-  fs::path root_;
-};
+using BlobCacheTest = testing::FolderTest;
 
 TEST_F(BlobCacheTest, WhatIsStoredComesBack) {
   const std::string zeros("a\0b", 3);

@@ -158,6 +158,25 @@ TEST(Buffer, A22_AllocLengthsAndUsage) {
   }
 }
 
+// Bits that WebGPU has and Usage lacks, such as those for mapping, and bits that nobody has: wgpu-native ends the
+// process on some of them, and calls none at all a lack of memory.
+TEST(Buffer, A22_UsagesThatAreNone) {
+  Device& device = test_device();
+  const auto refuses = [&](auto&& call) {
+    expect_error(error_of(call), ErrorCode::invalid_argument, {"usage", "Usage"});
+  };
+  for (std::uint32_t bits : {0u, 0x1u, 0x2u, 0x10u, 0x20u, 0x200u, 0x400u, 0x80000000u, 0xffffffffu, 0x81u}) {
+    refuses([&] { device.alloc(16, Usage(bits)); });
+    if (bits == 0) continue;  // these add copy_dst
+    refuses([&] { device.zeros_bytes(16, Usage(bits)); });
+    refuses([&] { device.upload_bytes({}, Usage(bits)); });
+    refuses([&] { device.upload_with(4, [](std::span<std::byte>) { FAIL(); }, Usage(bits)); });
+  }
+  for (Usage u : {Usage::copy_src, Usage::copy_dst, Usage::uniform, Usage::storage, Usage::indirect}) {
+    EXPECT_EQ(device.alloc(16, u).usage(), u);
+  }
+}
+
 // A19: the handle tells the usage that the buffer really has.
 TEST(Buffer, A19_UploadAddsCopyDst) {
   Device& device = test_device();

@@ -12,6 +12,7 @@
 #include "ops/catalog.h"
 #include "ops/infer_conv.h"
 #include "ops/rows.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/nn.h"
@@ -21,21 +22,15 @@ namespace weft {
 namespace {
 
 using ops::ConvGeometry;
-using ops::KernelClass;
 using testing::Strided;
 using testing::test_device;
 using Values = std::vector<double>;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-class Conv : public ::testing::TestWithParam<KernelClass> {
- protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
-};
+class Conv : public testing::KernelClassTest {};
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Conv, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Conv, testing::both_kernel_classes(), testing::kernel_class_name);
 
 /// Where element (n, c, h, w) of an image lies in row-major order.
 std::size_t place(const ConvGeometry& g, std::int64_t channels, std::int64_t h_length, std::int64_t w_length,

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
+#include <fstream>
 #include <span>
 #include <string>
 #include <thread>
@@ -77,12 +77,9 @@ void run_threads(unsigned count, Work&& work) {
 
 /// Resident memory of this process in bytes.
 inline std::uint64_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  unsigned long pages = 0, resident = 0;
-  const int read = std::fscanf(file, "%lu %lu", &pages, &resident);
-  std::fclose(file);
-  return read == 2 ? std::uint64_t{resident} * 4096 : 0;
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t pages = 0, resident = 0;
+  return file >> pages >> resident ? resident * 4096 : 0;
 }
 
 inline Kernel neg_kernel(Device& device) {

@@ -6,13 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
+#include "webgpu/gpu.h"
 
 namespace weft::testing {
 namespace {
@@ -57,6 +60,81 @@ TEST(Device, AdapterByIndexAndName) {
     expect_error(error_of([&] { Device::open(o); }), ErrorCode::invalid_argument,
                  {"'" + wish + "'", adapters[0].name, "WEFT_ADAPTER"});
   }
+}
+
+// Decision 001 rests on this: what WebGPU finds wrong with a creation is there when the call returns, on its thread,
+// and nowhere else.
+TEST(Device, ErrorsComeOutOfTheFailingCall) {
+  webgpu::Gpu& gpu = test_device().state()->gpu;
+  run_threads(4, [&](unsigned t) {
+    const std::string label = "thread " + std::to_string(t);
+    for (int i = 0; i < 20; ++i) {
+      expect_error(error_of([&] { gpu.create_module("fn broken( {", label, false); }), ErrorCode::compile_error,
+                   {label});
+      EXPECT_THROW(gpu.create_buffer(16, 0, false, label), Error);  // of no usage
+      EXPECT_NO_THROW(gpu.create_buffer(16, static_cast<std::uint32_t>(Usage::storage), false, label));
+      EXPECT_NO_THROW(gpu.create_module("@compute @workgroup_size(1) fn main() {}", label, false));
+    }
+  });
+  EXPECT_FALSE(gpu.has_stray_errors());
+}
+
+// B5 (6), D38: an error that no call of Weft's was there for comes out of the next synchronize, once, whoever asks;
+// what other threads compile meanwhile is not blamed.
+TEST(Device, B5_6_StrayErrorsComeOutOfSynchronizeOnce) {
+  Device device = Device::open();
+  const Buffer b = device.zeros_bytes(64);
+  device.synchronize();
+  const std::array<std::byte, 4> bytes{};
+  run_threads(2, [&](unsigned t) {
+    for (int i = 0; i < 5; ++i) {
+      if (t == 0) {
+        device.state()->gpu.write_buffer(b.state()->allocation->buffer.get(), 1 << 20, bytes);  // far behind its end
+      } else {
+        neg_kernel(device);
+        device.kernel({.source = "@compute @workgroup_size(1) fn main() { let x = " + std::to_string(i) + "; }"});
+      }
+    }
+  });
+  expect_error(error_of([&] { device.synchronize(); }), ErrorCode::internal, {"the device reported"});
+  EXPECT_NO_THROW(device.synchronize());
+  EXPECT_EQ(read_vector<float>(device, b, 16), std::vector<float>(16));
+}
+
+// D41, C2: the wish for power counts; among equals the larger binding; index and name choose whatever the class.
+TEST(Device, D41_WhichAdapterIsChosen) {
+  const auto candidate = [](std::size_t index, const char* name, AdapterType type, std::uint64_t binding) {
+    webgpu::Candidate c;
+    c.info.index = index;
+    c.info.name = name;
+    c.info.type = type;
+    c.info.limits.max_storage_binding_size = binding;
+    return c;
+  };
+  std::vector<webgpu::Candidate> all;
+  all.push_back(candidate(0, "llvmpipe", AdapterType::cpu, 1 << 30));
+  all.push_back(candidate(1, "Built In 7", AdapterType::integrated, 1 << 20));
+  all.push_back(candidate(2, "Card small", AdapterType::discrete, 1 << 20));
+  all.push_back(candidate(3, "Card large", AdapterType::discrete, 1 << 21));
+  all.push_back(candidate(4, "Virtual", AdapterType::virtual_gpu, 1 << 21));
+  const auto chosen = [&](const std::string& wish, PowerPreference power = PowerPreference::high_performance) {
+    DeviceOptions o;
+    o.adapter = wish;
+    o.power = power;
+    return webgpu::select_adapter(all, o);
+  };
+  EXPECT_EQ(chosen(""), 3u);
+  EXPECT_EQ(chosen("", PowerPreference::low_power), 1u);
+  EXPECT_EQ(chosen("2"), 2u);
+  EXPECT_EQ(chosen("0", PowerPreference::low_power), 0u);
+  EXPECT_EQ(chosen("built in"), 1u);
+  EXPECT_EQ(chosen("CARD"), 2u);  // the first that matches
+  expect_error(error_of([&] { chosen("5"); }), ErrorCode::invalid_argument, {"'5'", "Card large", "below 5"});
+  EXPECT_LT(error_of([&] { chosen(std::string(100'000, 'x')); }).message().size(), 1000u);
+  all.resize(2);
+  EXPECT_EQ(chosen(""), 1u);
+  all.resize(1);
+  EXPECT_EQ(chosen(""), 0u);  // D42: a CPU device is one
 }
 
 // The variable counts where the options are silent.

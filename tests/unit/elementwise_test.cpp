@@ -571,6 +571,39 @@ TEST(Elementwise, WhereAndClampKeepNaN) {
   }
   EXPECT_EQ(clamp(upload(DType::i32, {1, 2, 3}), 1.5, 2).dtype(), DType::f32);
   EXPECT_EQ(download(clamp(upload(DType::i32, {1, 2, 3}), 2, 2)), (std::vector<double>{2, 2, 2}));
+  // Limits that cross give the upper one, as numpy.clip and torch.clamp do.
+  EXPECT_EQ(download(clamp(upload(DType::i32, {1, 2, 3}), 3, 1)), (std::vector<double>{1, 1, 1}));
+}
+
+TEST(Elementwise, ComparisonsOfIntegersAreExact) {
+  const std::vector<double> a{-2147483648.0, -7, -1, 0, 1, 2147483647.0};
+  const std::vector<double> b{0, 1, 7, 2147483647.0, 2147483648.0, 4294967295.0};
+  const Tensor x = expand_dims(upload(DType::i32, a), 1), y = upload(DType::u32, b);
+  const std::pair<BinaryOp, bool (*)(double, double)> kComparisons[] = {
+      {BinaryOp::equal, [](double p, double q) { return p == q; }},
+      {BinaryOp::not_equal, [](double p, double q) { return p != q; }},
+      {BinaryOp::less, [](double p, double q) { return p < q; }},
+      {BinaryOp::less_equal, [](double p, double q) { return p <= q; }},
+      {BinaryOp::greater, [](double p, double q) { return p > q; }},
+      {BinaryOp::greater_equal, [](double p, double q) { return p >= q; }}};
+  for (const auto& [op, holds] : kComparisons) {
+    const std::vector<double> mixed = download(binary(op, x, y)), turned = download(binary(op, y, x));
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      for (std::size_t j = 0; j < b.size(); ++j) {
+        EXPECT_EQ(mixed[i * b.size() + j], holds(a[i], b[j])) << to_string(op) << " " << a[i] << " " << b[j];
+        EXPECT_EQ(turned[i * b.size() + j], holds(b[j], a[i])) << to_string(op) << " " << b[j] << " " << a[i];
+      }
+    }
+    // Numbers that the dtype does not hold.
+    for (const double n : {-2147483649.0, -1.0, 2147483648.0, 4294967296.0, 1e18, -1e18}) {
+      const Scalar number(static_cast<std::int64_t>(n));
+      const std::vector<double> right = download(binary(op, x, number)), left = download(binary(op, number, y));
+      for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(right[i], holds(a[i], n)) << to_string(op) << " " << n;
+      for (std::size_t j = 0; j < b.size(); ++j) EXPECT_EQ(left[j], holds(n, b[j])) << to_string(op) << " " << n;
+    }
+  }
+  const std::vector<double> quotients = download(binary(BinaryOp::divide, x, y));
+  EXPECT_NEAR(quotients[b.size() - 1], -0.5, 1e-6);  // -2^31 / (2^32 - 1)
 }
 
 // -- numbers that other systems get wrong
@@ -906,7 +939,7 @@ TEST(Elementwise, AChainIsOneDispatch) {
   const std::vector<double> got = download(z);
   for (std::size_t i = 0; i < a.size(); ++i) {
     volatile float step = static_cast<float>(a[i]) * static_cast<float>(b[i]);
-    const double expected = real_unary(UnaryOp::relu, static_cast<float>(step + 0.5f));
+    const double expected = real_unary(UnaryOp::relu, step + 0.5f);
     ASSERT_TRUE(agrees(got[i], expected, DType::f32, {})) << a[i] << " " << b[i] << " " << got[i];
   }
 }

@@ -421,6 +421,10 @@ constexpr Fault kFaults[] = {
     {"a, b", " ^ a comma stands outside brackets", "put parentheses around a tuple, or ; between statements"},
     {"a, b = c", " ^ a comma stands outside brackets", "put parentheses around a tuple, or ; between statements"},
     {"a < b < c", "~~~~~~^~~ comparisons cannot be chained", "write (a < b) & (b < c)"},
+    {"a > 1 & a < 5", "~~~~~~~~~~^~~ '&' binds tighter than comparisons, which cannot be chained",
+     "put each comparison in parentheses"},
+    {"a > 1 | a < 5", "~~~~~~~~~~^~~ '|' binds tighter than comparisons, which cannot be chained",
+     "put each comparison in parentheses"},
     {"0 < x <= 1", "~~~~~~^~~~ comparisons cannot be chained", "write (0 < x) & (x <= 1)"},
     {"a and b", "  ^~~ 'and' is not supported", "use &, with parentheses around comparisons"},
     {"a or b", "  ^~ 'or' is not supported", "use |, with parentheses around comparisons"},
@@ -605,7 +609,7 @@ TEST(ExprParse, ChainsHaveALimit) {
 TEST(ExprParse, SourcesHaveALimit) {
   EXPECT_NO_THROW(parse(Source("x" + std::string(Source::kMaxBytes - 1, ' '))));
   try {
-    Source(std::string(Source::kMaxBytes + 1, ' '));
+    static_cast<void>(Source(std::string(Source::kMaxBytes + 1, ' ')));
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::out_of_range);
@@ -655,6 +659,10 @@ TEST(ExprDiagnostic, OfSeveralLinesShowsOne) {
 TEST(ExprDiagnostic, CountsCodePoints) {
   EXPECT_EQ(message_at("größe @ b", Span{8, 9}), "eval: title\n    größe @ b\n          ^ note");
   EXPECT_EQ(message_at("größe @ b", Span{0, 7}), "eval: title\n    größe @ b\n    ^~~~~ note");
+  // Two cells of a terminal a character, and none for a mark that combines with the one before.
+  EXPECT_EQ(message_at("变量 @ b", Span{7, 8}), "eval: title\n    变量 @ b\n         ^ note");
+  EXPECT_EQ(message_at("变量 @ b", Span{0, 6}), "eval: title\n    变量 @ b\n    ^~~~ note");
+  EXPECT_EQ(message_at("e\u0301 @ b", Span{4, 5}), "eval: title\n    e\u0301 @ b\n      ^ note");
   EXPECT_EQ(message_at("\ta\t@ b", Span{3, 4}), "eval: title\n    a @ b\n      ^ note");
   EXPECT_EQ(message_at("'\x1b[1m\xff' @ b", Span{8, 9}), "eval: title\n    '\ufffd[1m\ufffd' @ b\n            ^ note");
 }

@@ -16,6 +16,7 @@
 #include "ops/rows.h"
 #include "unit/catalog_check.h"
 #include "unit/core_helpers.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/fft.h"
@@ -31,14 +32,9 @@ using testing::test_device;
 using Complex = std::complex<double>;
 using Signal = std::vector<Complex>;
 
-class Fft : public ::testing::TestWithParam<KernelClass> {
- protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
-};
+class Fft : public testing::KernelClassTest {};
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Fft, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Fft, testing::both_kernel_classes(), testing::kernel_class_name);
 
 /// sum over t of x[t] exp(sign 2 pi i k t / n), as it stands.
 Signal slow_transform(const Signal& x, int sign) {

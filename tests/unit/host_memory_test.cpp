@@ -9,12 +9,15 @@
 #include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
+#include "weft/graph.h"
 
 namespace {
 thread_local int allocations_left = -1;  ///< below 0: no limit
-}
+thread_local int allocations_made = 0;
+}  // namespace
 
 void* operator new(std::size_t size) {
+  ++allocations_made;
   if (allocations_left == 0) throw std::bad_alloc();
   if (allocations_left > 0) --allocations_left;
   if (void* p = std::malloc(size)) return p;
@@ -85,6 +88,50 @@ TEST(HostMemory, A49_StagingReturnsWithoutHostMemory) {
   settled->status = webgpu::Gpu::MapStatus::failed;
   pool.trim();
   EXPECT_EQ(pool.stats().bytes, 0u);
+}
+
+// D29, design's "no heap allocation, no WebGPU object": a warm dispatch and a warm run of a graph, by immediates and by
+// uniforms. Counts operator new; Dawn's own calls of it would count too.
+TEST(HostMemory, D29_WarmDispatchesAllocateNothing) {
+  if (implementation_name() != "wgpu-native") GTEST_SKIP() << "Dawn allocates by operator new itself";
+  for (const bool immediates : {true, false}) {
+    DeviceOptions options;
+    options.allow_immediates = immediates;
+    options.batch_dispatches = 10'000;  // none of them submits
+    Device device = Device::open(options);
+    const Kernel add = add_kernel(device);
+    const Buffer y = device.zeros_bytes(64), z = device.zeros_bytes(64);
+    const Stream stream = device.stream();
+    const BindingRange ranges[2] = {y, z};
+    const auto dispatch = [&](std::uint32_t alpha) {
+      const AddParams params{alpha, 16};
+      add.dispatch(stream, std::span(&ranges[alpha % 2], 1), std::as_bytes(std::span(&params, 1)), Grid{});
+    };
+    const Graph graph = device.capture([&](const Stream& s) {
+      for (std::uint32_t i = 0; i < 8; ++i) add(s, {{"y", y}}, AddParams{i, 16}, Grid{});
+    });
+    // The slots of a uniform ring get their bind groups when first used.
+    for (int round = 0; round < 2; ++round) {
+      for (std::uint32_t i = 0; i < 100; ++i) dispatch(i);
+      graph.run();
+      device.synchronize();
+    }
+    const Stats before = device.stats();
+    dispatch(0);
+    const int made = allocations_made;
+    for (std::uint32_t i = 1; i < 100; ++i) dispatch(i);
+    EXPECT_EQ(allocations_made - made, 0) << immediates;
+    const int made_then = allocations_made;
+    for (int i = 0; i < 10; ++i) graph.run(stream);
+    EXPECT_EQ(allocations_made - made_then, 0) << immediates;
+    const Stats after = device.stats();
+    EXPECT_EQ(after.dispatches - before.dispatches, 180u);
+    EXPECT_EQ(after.submits, before.submits);
+    EXPECT_EQ(after.bind_group_misses, before.bind_group_misses);
+    EXPECT_EQ(after.pool_allocations, before.pool_allocations);
+    // Three rounds of 0 + 2 + ... + 98 into y, and twelve runs of 0 + 1 + ... + 7.
+    EXPECT_EQ(read_vector<std::uint32_t>(device, y, 1)[0], 3u * 2450 + 12 * 28);
+  }
 }
 
 // Whichever of a buffer's host allocations fails, nothing stays counted and the memory is back in the pool.

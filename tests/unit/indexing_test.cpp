@@ -18,6 +18,7 @@
 #include "ops/infer_indexing.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
+#include "unit/thrown.h"
 #include "weft/error.h"
 #include "weft/graph.h"
 #include "weft/kernel.h"
@@ -27,53 +28,23 @@ namespace weft {
 namespace {
 
 using testing::dense;
+using testing::each_index;
+using testing::flat;
+using testing::Index;
 using testing::random_strided;
 using testing::stored;
 using testing::Strided;
 using testing::test_device;
+using testing::Thrown;
+using testing::thrown;
 using testing::to_doubles;
+
+std::vector<DType> dtypes() {
+  return testing::dtypes_of(test_device());
+}
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-struct Thrown {
-  std::optional<ErrorCode> code;
-  std::string text;
-};
-template <class F>
-Thrown thrown(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  return {};
-}
-
-std::vector<DType> dtypes() {
-  std::vector<DType> out{DType::bool_, DType::i32, DType::u32, DType::f32};
-  if (test_device().features().f16) out.push_back(DType::f16);
-  return out;
-}
-
-using Index = std::vector<std::int64_t>;
-
-void each_index(const Shape& shape, const std::function<void(const Index&)>& visit) {
-  if (element_count(shape) == 0) return;
-  Index at(shape.rank(), 0);
-  for (;;) {
-    visit(at);
-    std::size_t axis = shape.rank();
-    while (axis > 0 && ++at[axis - 1] == shape[axis - 1]) at[--axis] = 0;
-    if (axis == 0) return;
-  }
-}
-
-std::size_t flat(const Shape& shape, const Index& at) {
-  std::int64_t out = 0;
-  for (std::size_t i = 0; i < shape.rank(); ++i) out = out * shape[i] + at[i];
-  return static_cast<std::size_t>(out);
-}
 
 /// Equal as numbers, NaN as NaN and zeros by sign.
 void expect_same(const std::vector<double>& got, const std::vector<double>& wanted, const std::string& what) {
@@ -314,7 +285,7 @@ double combined(ScatterOp op, double a, double b, DType t) {
   const auto wrap = [&](auto f) {
     const auto bits = [](double v) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(v)); };
     const std::uint32_t r = f(bits(a), bits(b));
-    return t == DType::u32 ? double{static_cast<double>(r)} : double{static_cast<double>(static_cast<std::int32_t>(r))};
+    return t == DType::u32 ? static_cast<double>(r) : static_cast<double>(static_cast<std::int32_t>(r));
   };
   const bool whole = is_integer(t);
   switch (op) {

@@ -12,27 +12,16 @@
 #include <set>
 #include <string>
 
+#include "unit/thrown.h"
 #include "weft/error.h"
 
 namespace weft::ops {
 namespace {
 
-constexpr std::array kDTypes{DType::bool_, DType::i32, DType::u32, DType::f16, DType::f32};
+using testing::Thrown;
+using testing::thrown;
 
-/// What the call throws: its code, and what() for the text.
-struct Thrown {
-  std::optional<ErrorCode> code;
-  std::string text;
-};
-template <class F>
-Thrown thrown(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  return {};
-}
+constexpr std::array kDTypes{DType::bool_, DType::i32, DType::u32, DType::f16, DType::f32};
 
 #define EXPECT_ERROR(call, wanted_code, wanted_text)             \
   do {                                                           \

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 #include "weft/graph.h"
+#include "weft/tensor.h"
 
 namespace weft::testing {
 namespace {
@@ -237,6 +239,33 @@ TEST(KernelParams, UnknownTypesPassBySize) {
 
 // -- grids ---------------------------------------------------------------------------------------------------------
 
+// Behind the last element whole rows of groups run. None of their threads may wrap round to an index in front.
+TEST(KernelGrid, NoIndexComesTwice) {
+  Device& device = test_device();
+  for (const std::uint32_t size : {1u, 96u, 128u, 250u}) {
+    const Kernel k = device.kernel({.source = "@group(0) @binding(0) var<storage, read_write> o: array<u32>;\n"
+                                              "@compute @workgroup_size(" +
+                                              std::to_string(size) +
+                                              ") fn main("
+                                              "@builtin(global_invocation_id) id: vec3u) { o[linear_index(id)] = 1; }",
+                                    .label = "rows"});
+    std::uint64_t accepted = 0;
+    for (std::uint64_t n = UINT32_MAX; accepted == 0; n -= 32768 * 8) {
+      try {
+        const Grid g = k.grid(grid_for(n));
+        accepted = n;
+        EXPECT_GE(std::uint64_t{g.x} * g.y * size, n);
+        EXPECT_LE(std::uint64_t{g.x} * g.y * size, std::uint64_t{1} << 32) << size;
+        EXPECT_LE(g.y, 65535u);
+      } catch (const Error& e) {
+        expect_error(e, ErrorCode::out_of_range, {"rows", std::to_string(n), "run it once per slice"});
+      }
+    }
+    EXPECT_EQ(size == 128, accepted == UINT32_MAX);  // its rows fill 2^32
+    EXPECT_GT(accepted, (std::uint64_t{1} << 31) - (std::uint64_t{1} << 21));
+  }
+}
+
 TEST(KernelGrid, AutoCountsTheOutput) {
   Device& device = test_device();
   const Kernel neg = neg_kernel(device);
@@ -344,6 +373,21 @@ TEST(KernelOverrides, ByNameAndById) {
   expect_error(error_of([&] { result({{"scales", 1}}); }), ErrorCode::invalid_argument,
                {"overrides", "'scales'", "scale, shift"});
   expect_error(error_of([&] { result({{"7", 1}, {"scale", 2}}); }), ErrorCode::invalid_argument, {"'scale'", "twice"});
+  for (double v : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    expect_error(error_of([&] { result({{"shift", v}}); }), ErrorCode::invalid_argument, {"'shift'", "finite"});
+  }
+}
+
+TEST(KernelOverrides, OneWithoutADefaultMustBeGiven) {
+  Device& device = test_device();
+  const std::string source =
+      "override n: u32;\n@group(0) @binding(0) var<storage, read_write> o: array<u32>;\n"
+      "@compute @workgroup_size(1) fn main() { o[0] = n; }";
+  expect_error(error_of([&] { device.kernel({.source = source, .label = "open"}); }), ErrorCode::invalid_argument,
+               {"open", "'n' has no default"});
+  const Buffer o = device.alloc(4);
+  device.kernel({.source = source, .label = "open", .overrides = {{"n", 6}}})(device.stream(), {{"o", o}}, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 1)[0], 6u);
 }
 
 // What only another entry point uses must be there too, or the module does not compile.
@@ -365,6 +409,120 @@ struct Params { n: u32 }
   EXPECT_EQ(read_vector<std::uint32_t>(device, o, 3), (std::vector<std::uint32_t>{0, 1, 2}));
   expect_error(error_of([&] { device.kernel({.source = source, .label = "two"}); }), ErrorCode::compile_error,
                {"two", "no @compute function 'main'", "'plain', 'indexed'"});
+  // An entry point that does not use them needs no parameters; half of them are refused all the same.
+  const Kernel plain = device.kernel({.source = source, .entry_point = "plain", .label = "two"});
+  device.stream().clear(o, 0, 12);
+  plain(device.stream(), {{"o", o}}, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 1)[0], 7u);
+  const std::array<std::byte, 2> half{};
+  const BindingRange ranges[] = {o};
+  expect_error(error_of([&] { plain.dispatch(device.stream(), ranges, half, Grid{}); }), ErrorCode::invalid_argument,
+               {"2 bytes"});
+}
+
+// A view of no elements is not all that lies behind it: a binding's size 0 means that.
+TEST(KernelBindings, TensorsWithoutElementsAreRefused) {
+  Device& device = test_device();
+  const Kernel neg = neg_kernel(device);
+  const Buffer eight = upload_vector(device, std::vector<float>(8, 7));
+  const Buffer x = upload_vector(device, std::vector<float>(8, 1));
+  const Tensor none(device, eight, Shape{0}, Strides{1}, 0, f32);
+  expect_error(error_of([&] { neg(device.stream(), {{"x", x}, {"y", none}}, kAutoGrid); }), ErrorCode::invalid_argument,
+               {"(0,)", "no elements"});
+  expect_error(error_of([&] { neg(device.stream(), {{"x", x}, {"y", Tensor()}}, kAutoGrid); }),
+               ErrorCode::invalid_argument, {"empty"});
+  EXPECT_EQ(read_vector<float>(device, eight, 8), std::vector<float>(8, 7));
+  expect_error(error_of([] { Tensor().to_host<float>(); }), ErrorCode::invalid_argument, {"empty"});
+  EXPECT_TRUE(none.to_host<float>().empty());
+}
+
+// Strides of 0 show more elements than there are bytes; so many that their bytes can't be counted are refused.
+TEST(KernelBindings, TensorsPastSixtyFourBits) {
+  Device& device = test_device();
+  const Buffer one = device.zeros_bytes(4);
+  expect_error(error_of([&] { Tensor(device, one, Shape{INT64_MAX}, Strides{0}, 0, f32); }), ErrorCode::out_of_range,
+               {"9223372036854775807", "64 bits"});
+  EXPECT_EQ(Tensor(device, one, Shape{1000}, Strides{0}, 0, f32).to_host<float>(), std::vector<float>(1000));
+}
+
+// Two variables at one place, each for an entry point of its own.
+TEST(KernelSources, EntryPointsMayShareAPlace) {
+  Device& device = test_device();
+  const std::string source =
+      "@group(0) @binding(0) var<storage, read_write> floats: array<f32>;\n"
+      "@group(0) @binding(0) var<storage, read_write> words: array<u32>;\n"
+      "@compute @workgroup_size(1) fn f() { floats[0] = 1; }\n@compute @workgroup_size(1) fn w() { words[1] = 7; }";
+  const Buffer o = device.zeros_bytes(8);
+  device.kernel({.source = source, .entry_point = "f", .label = "f"})(device.stream(), {{"floats", o}}, Grid{});
+  device.kernel({.source = source, .entry_point = "w", .label = "w"})(device.stream(), {{"words", o}}, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 2), (std::vector<std::uint32_t>{0x3f800000u, 7}));
+}
+
+// Editors put a byte order mark in front; WGSL has none.
+TEST(KernelSources, AByteOrderMarkIsNoPartOfThem) {
+  Device& device = test_device();
+  const Buffer o = device.alloc(4);
+  device.kernel({.source = "\xef\xbb\xbf@group(0) @binding(0) var<storage, read_write> o: array<u32>;\r\n"
+                           "@compute @workgroup_size(1) fn main() { o[0] = 3u; }\r\n",
+                 .label = "marked"})(device.stream(), {{"o", o}}, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 1)[0], 3u);
+}
+
+// `subgroups` in a list, and in comments in front of the directive.
+TEST(KernelSources, SubgroupsAreEnabledInAnyForm) {
+  Device& device = test_device();
+  if (!device.features().subgroups) GTEST_SKIP() << "no subgroups on this device";
+  const Buffer o = device.alloc(4);
+  std::vector<std::string> heads{"// enable subgroups; comes next\nenable subgroups;", "enable /* all */ subgroups;"};
+  if (device.features().f16) heads.insert(heads.end(), {"enable f16, subgroups;", "enable subgroups, f16,;"});
+  for (const std::string& head : heads) {
+    device.kernel({.source = head + "\n@group(0) @binding(0) var<storage, read_write> o: array<u32>;\n"
+                                    "@compute @workgroup_size(1) fn main() { o[0] = subgroupAdd(5u); }",
+                   .label = "joined"})(device.stream(), {{"o", o}}, Grid{});
+    EXPECT_EQ(read_vector<std::uint32_t>(device, o, 1)[0], 5u) << head;
+  }
+}
+
+TEST(KernelSources, ConstantsMayEndInAComment) {
+  Device& device = test_device();
+  const Buffer o = device.alloc(4);
+  device.kernel({.source = "@group(0) @binding(0) var<storage, read_write> o: array<T>;\n"
+                           "@compute @workgroup_size(1) fn main() { o[0] = N; } // the end",
+                 .label = "commented",
+                 .constants = {{"N", "u32", "4 // four"}, {"T", "alias", "u32 // words"}}})(device.stream(), {{"o", o}},
+                                                                                            Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 1)[0], 4u);
+}
+
+// What a compiler finds only after parsing is shown at the user's own line too, also where lines were put in front.
+TEST(KernelSources, LateErrorsHaveTheirPlace) {
+  Device& device = test_device();
+  for (const bool directive : {false, true}) {
+    if (directive && !device.features().f16) continue;
+    const std::string source = std::string("@group(0) @binding(0) var<storage> o: array<f32>;\n") +
+                               "@compute @workgroup_size(1) fn main() {\n" +
+                               (directive ? "  _ = f16(1);\n" : "  _ = 1;\n") + "  o[0] = 3;\n}";
+    expect_error(error_of([&] { device.kernel({.source = source, .label = "late.wgsl"}); }), ErrorCode::compile_error,
+                 {"late.wgsl:4:3: ", "\n      o[0] = 3;\n      ^", "at the caret"});
+  }
+}
+
+// Workgroup memory has a limit that wgpu-native does not check.
+TEST(KernelSources, WorkgroupMemoryIsLimited) {
+  Device& device = test_device();
+  const std::uint64_t most = device.limits().max_workgroup_storage;
+  const auto make = [&](std::uint64_t bytes) {
+    return device.kernel({.source = "@group(0) @binding(0) var<storage, read_write> o: array<u32>;\n"
+                                    "var<workgroup> w: array<u32, N>;\n"
+                                    "@compute @workgroup_size(1) fn main() { w[N - 1] = o[0]; o[1] = w[N - 1]; }",
+                          .label = "wide",
+                          .constants = {{"N", "u32", std::to_string(bytes / 4)}}});
+  };
+  const Buffer o = upload_vector<std::uint32_t>(device, {9, 0});
+  make(most)(device.stream(), {{"o", o}}, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device, o, 2)[1], 9u);
+  expect_error(error_of([&] { make(most + 16); }), ErrorCode::compile_error,
+               {"wide", std::to_string(most + 16), std::to_string(most)});
 }
 
 TEST(KernelSources, OwnImmediatesAreRefused) {

@@ -26,7 +26,7 @@ using ops::MatmulTuning;
 using testing::test_device;
 
 ops::MatrixUnit unit() {
-  return ops::matrix_unit(test_device().features(), "f16", "f32");
+  return ops::usable_unit(test_device(), f16);
 }
 
 std::vector<MatmulPlan> matrix_plans() {
@@ -139,6 +139,26 @@ TEST(MatmulMatrix, HalfProductsAreExactInEveryTier) {
     SCOPED_TRACE("tile of " + std::to_string(plan.tile_m));
     check_random_products({.device = DeviceClass::gpu, .plan = plan}, few ? 6 : 50, plan.tile_m);
   }
+}
+
+// What bench/gemm_tiles tries beside the table's plans: wider stores to workgroup memory, other slabs, tiles that are
+// longer one way.
+TEST(MatmulMatrix, VariationsOfPlansAreExact) {
+  if (matrix_plans().empty()) GTEST_SKIP() << "the device has no units for f16";
+  const bool few = test_device().adapter().type == AdapterType::cpu;
+  const MatmulPlan smallest = matrix_plans().back();
+  std::vector<MatmulPlan> plans(3, smallest);
+  plans[0].vec = 2, plans[0].slab *= 2;
+  plans[1].vec = 4, plans[1].slab /= 2;
+  plans[2].vec = 4, plans[2].tile_n *= 2, plans[2].sub_n *= 2;
+  int ran = 0;
+  for (const MatmulPlan& plan : plans) {
+    if (!ops::matrix_fits(plan, f16, test_device().limits())) continue;
+    SCOPED_TRACE("slab " + std::to_string(plan.slab) + ", stores of " + std::to_string(plan.vec));
+    check_random_products({.device = DeviceClass::gpu, .plan = plan}, few ? 2 : 50, 20 + plan.slab);
+    ++ran;
+  }
+  EXPECT_GE(ran, 2);
 }
 
 // Long inner axes: parts that are summed apart; sums in f32, past what f16 counts to.

@@ -62,8 +62,8 @@ double model(const What& what, const std::vector<double>& v) {
 
 Tensor compute(const What& what, const Tensor& x, const ReduceOptions& options) {
   switch (what.op) {
-    case 'v': return var(x, {options.axes, options.keepdims, static_cast<std::int64_t>(what.number)});
-    case 's': return stddev(x, {options.axes, options.keepdims, static_cast<std::int64_t>(what.number)});
+    case 'v': return var(x, {options.axes, options.keepdims, what.number});
+    case 's': return stddev(x, {options.axes, options.keepdims, what.number});
     case 'n': return norm(x, what.number, options);
     default: return logsumexp(x, options);
   }
@@ -163,8 +163,9 @@ TEST_P(Moments, ASmallSpreadOnALargeMeanIsKept) {
 TEST_P(Moments, DegreesOfFreedomAsNumpyDivides) {
   const Tensor x = floats({1, 2, 4, 5, 5, 5}, {2, 3});
   EXPECT_NEAR(var(x, {{{1}}, false, 2}).to_host<float>()[0], 14.0f / 3, 1e-5);
+  EXPECT_NEAR(var(x, {{{1}}, false, 0.5}).to_host<float>()[0], 14.0f / 3 / 2.5f, 1e-5);
   // None left: a division by 0.
-  for (const std::int64_t ddof : {3, 5}) {
+  for (const double ddof : {3.0, 3.5, 5.0}) {
     const std::vector<float> v = var(x, {{{1}}, false, ddof}).to_host<float>();
     EXPECT_EQ(v[0], kInf);
     EXPECT_TRUE(std::isnan(v[1]));

@@ -164,6 +164,11 @@ struct Params { a: vec3<f32>, b: f32, c: vec2<u32>, d: f32 }
     expect_error(error_of([&] { k(device().stream(), bindings, std::span(bytes).first(n), Grid{}); }),
                  ErrorCode::invalid_argument, {"layout", std::to_string(n), "a: vec3<f32>", "32"});
   }
+  // Padding may be left out, values not: 27 bytes lack one of d's.
+  for (std::size_t n : {25u, 27u}) {
+    expect_error(error_of([&] { k(device().stream(), bindings, std::span(bytes).first(n), Grid{}); }),
+                 ErrorCode::invalid_argument, {"layout", std::to_string(n)});
+  }
   const std::array<std::byte, 36> more{};
   expect_error(error_of([&] { k(device().stream(), bindings, more, Grid{}); }), ErrorCode::invalid_argument, {"36"});
   EXPECT_EQ(read_vector<float>(device(), y, 7)[6], 7.5f);

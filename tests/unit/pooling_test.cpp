@@ -10,6 +10,7 @@
 
 #include "ops/infer_conv.h"
 #include "ops/rows.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/nn.h"
@@ -19,7 +20,6 @@ namespace weft {
 namespace {
 
 using ops::ConvGeometry;
-using ops::KernelClass;
 using ops::WindowAxis;
 using testing::Strided;
 using testing::test_device;
@@ -28,14 +28,9 @@ using Values = std::vector<double>;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-class Layers : public ::testing::TestWithParam<KernelClass> {
- protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
-};
+class Layers : public testing::KernelClassTest {};
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Layers, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& p) { return std::string(p.param == KernelClass::gpu ? "gpu" : "cpu"); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Layers, testing::both_kernel_classes(), testing::kernel_class_name);
 
 std::size_t place(const ConvGeometry& g, std::int64_t h_length, std::int64_t w_length, std::int64_t n, std::int64_t c,
                   std::int64_t h, std::int64_t w) {

@@ -262,7 +262,7 @@ TEST(Integers, ChiSquared) {
   std::vector<double> cells(97);
   for (std::int32_t v : x) {
     ASSERT_TRUE(v >= -50 && v < 47) << v;
-    ++cells[static_cast<std::size_t>(v + 50)];
+    ++cells.at(static_cast<std::size_t>(std::int64_t{v} + 50));
   }
   double chi = 0;
   for (double c : cells) chi += (c - kMany / 97.0) * (c - kMany / 97.0) / (kMany / 97.0);

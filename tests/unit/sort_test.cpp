@@ -15,6 +15,7 @@
 #include "dispatch/state.h"
 #include "ops/catalog.h"
 #include "ops/rows.h"
+#include "unit/kernel_class_test.h"
 #include "unit/strided.h"
 #include "unit/test_device.h"
 #include "weft/error.h"
@@ -24,7 +25,6 @@
 namespace weft {
 namespace {
 
-using ops::KernelClass;
 using testing::random_strided;
 using testing::Strided;
 using testing::test_device;
@@ -33,18 +33,12 @@ using testing::to_doubles;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-class Sorting : public ::testing::TestWithParam<KernelClass> {
- protected:
-  void SetUp() override { ops::force_kernel_class(GetParam()); }
-  void TearDown() override { ops::force_kernel_class(KernelClass::automatic); }
-};
-INSTANTIATE_TEST_SUITE_P(Classes, Sorting, ::testing::Values(KernelClass::gpu, KernelClass::cpu),
-                         [](const auto& given) { return given.param == KernelClass::gpu ? "gpu" : "cpu"; });
+class Sorting : public testing::KernelClassTest {};
+
+INSTANTIATE_TEST_SUITE_P(Classes, Sorting, testing::both_kernel_classes(), testing::kernel_class_name);
 
 std::vector<DType> dtypes() {
-  std::vector<DType> out{DType::bool_, DType::i32, DType::u32, DType::f32};
-  if (test_device().features().f16) out.push_back(DType::f16);
-  return out;
+  return testing::dtypes_of(test_device());
 }
 
 /// NaN is the largest, -0 is 0.

@@ -3,11 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+#include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
+#include "weft/graph.h"
 
 namespace weft::testing {
 namespace {
+
+using namespace std::chrono_literals;
 
 /// Everything small: no memory kept, two bind groups, a submit after four dispatches or 64 KiB.
 Device& tiny_device() {
@@ -225,6 +233,68 @@ TEST(Stream, D19_GroupsGoWithTheMemory) {
   a = {};
   device.trim();
   EXPECT_EQ(device.stats().bind_group_entries, entries);
+}
+
+// Rule 8: a call that gives up waiting for work in flight has recorded nothing, so it can be made again.
+TEST(Stream, CallsThatTimeOutRecordNothing) {
+  DeviceOptions options;
+  options.wait_timeout = 5ms;
+  options.batch_dispatches = 1;  // each is sent at once
+  Device device = Device::open(options);
+  const Kernel add = add_kernel(device);
+  const Buffer y = device.zeros_bytes(64), z = device.zeros_bytes(64);
+  const Graph graph = device.capture([&](const Stream& s) { add(s, {{"y", y}}, AddParams{1, 16}, Grid{}); });
+  device.synchronize({60s});
+  // As if the device had not answered for long.
+  detail::DeviceState& state = *device.state();
+  std::vector<std::shared_ptr<std::atomic<bool>>> unanswered;
+  for (int i = 0; i < 20; ++i) unanswered.push_back(std::make_shared<std::atomic<bool>>(false));
+  {
+    const std::lock_guard lock(state.in_flight_mutex);
+    state.in_flight = unanswered;
+    state.submits_since_signal = 1000;
+  }
+  const Stream s = device.stream();
+  add(s, {{"y", y}}, AddParams{1, 16}, Grid{});
+  const Stats before = device.stats();
+  const auto refused = [&](auto&& call) {
+    expect_error(error_of(call), ErrorCode::timed_out, {"recording work", "WEFT_WAIT_TIMEOUT"});
+  };
+  refused([&] { add(s, {{"y", y}}, AddParams{1, 16}, Grid{}); });
+  refused([&] { s.copy(y, 0, z, 0, 64); });
+  refused([&] { s.clear(y, 0, 64); });
+  refused([&] { graph.run(); });
+  s.submit();  // does not wait
+  EXPECT_EQ(device.stats().dispatches, before.dispatches);
+  EXPECT_EQ(device.stats().copies, before.copies);
+  for (const auto& signal : unanswered) signal->store(true);
+  add(s, {{"y", y}}, AddParams{1, 16}, Grid{});
+  graph.run();
+  std::uint32_t got = 0;
+  device.read(y, 0, std::as_writable_bytes(std::span(&got, 1)), {60s});
+  EXPECT_EQ(got, 3u);
+}
+
+// Scopes of one thread may end in any order: what stays decides.
+TEST(Stream, ScopesEndInAnyOrder) {
+  Device& device = test_device();
+  const Kernel add = add_kernel(device);
+  const Buffer y = device.zeros_bytes(64);
+  device.synchronize();
+  const Stream one = device.make_stream(), two = device.make_stream();
+  auto outer = std::make_unique<StreamScope>(one);
+  auto inner = std::make_unique<StreamScope>(two);
+  outer.reset();
+  add(device.stream(), {{"y", y}}, AddParams{1, 16}, Grid{});
+  EXPECT_EQ(two.pending(), 1u);
+  outer = std::make_unique<StreamScope>(one);
+  inner.reset();
+  add(device.stream(), {{"y", y}}, AddParams{1, 16}, Grid{});
+  EXPECT_EQ(one.pending(), 1u);
+  outer.reset();
+  add(device.stream(), {{"y", y}}, AddParams{1, 16}, Grid{});
+  EXPECT_EQ(one.pending(), 0u) << "the default stream's work waits for it";
+  EXPECT_EQ(words(device, y, 1)[0], 3u);
 }
 
 // Memory that goes while recorded work names it: the work still runs.

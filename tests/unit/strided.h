@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <random>
@@ -13,6 +14,34 @@
 #include "weft/tensor.h"
 
 namespace weft::testing {
+
+/// All that the device has.
+inline std::vector<DType> dtypes_of(const Device& device) {
+  std::vector<DType> out{DType::bool_, DType::i32, DType::u32, DType::f32};
+  if (device.features().f16) out.push_back(DType::f16);
+  return out;
+}
+
+using Index = std::vector<std::int64_t>;
+
+/// Calls `visit` with the index of each element, in row-major order.
+inline void each_index(const Shape& shape, const std::function<void(const Index&)>& visit) {
+  if (element_count(shape) == 0) return;
+  Index at(shape.rank(), 0);
+  for (;;) {
+    visit(at);
+    std::size_t axis = shape.rank();
+    while (axis > 0 && ++at[axis - 1] == shape[axis - 1]) at[--axis] = 0;
+    if (axis == 0) return;
+  }
+}
+
+/// Where it is in row-major order.
+inline std::size_t flat(const Shape& shape, const Index& at) {
+  std::int64_t out = 0;
+  for (std::size_t i = 0; i < shape.rank(); ++i) out = out * shape[i] + at[i];
+  return static_cast<std::size_t>(out);
+}
 
 struct Strided {
   Tensor tensor;

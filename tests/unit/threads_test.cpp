@@ -2,12 +2,15 @@
 // of it is lost. ThreadSanitizer runs this program too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <numeric>
 #include <random>
 
+#include "memory/ids.h"
 #include "memory/registry.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
@@ -187,6 +190,31 @@ TEST(Threads, A4_LookupRacesWithTheLastDrop) {
 }
 
 // A1, A14: ids of all threads are distinct, and so are the ids of memory that is alive at one time.
+// A1, A6: past the last id there is none, whoever asks at the same time.
+TEST(Threads, A1_A6_IdsNeverWrap) {
+  std::atomic<std::uint64_t> last{UINT64_MAX - 1000};
+  std::mutex mutex;
+  std::vector<std::uint64_t> given;
+  std::atomic<int> refused{0};
+  run_threads(kThreads, [&](unsigned) {
+    std::vector<std::uint64_t> own;
+    for (int i = 0; i < 500; ++i) {
+      try {
+        own.push_back(memory::mint(last));
+      } catch (const Error& e) {
+        expect_error(e, ErrorCode::internal, {"used up", "restart the process"});
+        ++refused;
+      }
+    }
+    const std::lock_guard lock(mutex);
+    given.insert(given.end(), own.begin(), own.end());
+  });
+  std::sort(given.begin(), given.end());
+  ASSERT_EQ(given.size(), 1000u);
+  for (std::size_t i = 0; i < given.size(); ++i) EXPECT_EQ(given[i], UINT64_MAX - 999 + i);
+  EXPECT_EQ(refused, static_cast<int>(kThreads) * 500 - 1000);
+}
+
 TEST(Threads, A1_IdsAreDistinct) {
   Device& device = test_device();
   std::vector<std::vector<Buffer>> made(kThreads);

@@ -1,6 +1,7 @@
 // Bytes to and from device memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -104,6 +105,7 @@ TEST(Transfer, A9_4_UploadWithGetsZerosOfTheRightLength) {
 // A49.
 TEST(Transfer, A49_ThrowingFill) {
   Device& device = test_device();
+  expect_error(error_of([&] { device.upload_with(4, nullptr); }), ErrorCode::invalid_argument, {"empty"});
   const Stats before = device.stats();
   for (int i = 0; i < 20; ++i) {
     EXPECT_THROW(device.upload_with(1000, [](std::span<std::byte>) { throw std::runtime_error("read error"); }),
@@ -142,6 +144,38 @@ TEST(Transfer, A28_Plan) {
   EXPECT_EQ(plan(7, 1).copy_size, 4u);
   EXPECT_EQ(plan(7, 2).copy_size, 8u);
   EXPECT_EQ(plan(8, 5).copy_size, 8u);
+}
+
+// A26, A30: one read, through whichever call, is one copy of the aligned range, one submit, one staging buffer.
+TEST(Transfer, A30_OneCopyOneSubmitOneStagingBuffer) {
+  Device& device = test_device();
+  const Buffer b = upload_vector(device, pattern(10'000));
+  device.synchronize();
+  device.trim();
+  Bytes out(100);
+  const auto span = std::as_writable_bytes(std::span(out));
+  const auto costs = [&](auto&& call, std::uint64_t staging_buffers) {
+    const Stats before = device.stats();
+    call();
+    const Stats after = device.stats();
+    EXPECT_EQ(after.submits - before.submits, 1u);
+    EXPECT_EQ(after.read_copies - before.read_copies, 1u);
+    EXPECT_EQ(after.reads - before.reads, 1u);
+    EXPECT_EQ(after.bytes_read - before.bytes_read, 100u);
+    EXPECT_EQ(after.staging_allocations - before.staging_allocations, staging_buffers);
+    const Bytes all = pattern(10'000);
+    EXPECT_EQ(out, Bytes(all.begin() + 4001, all.begin() + 4101));
+    out.assign(100, 0);
+  };
+  costs([&] { device.read(b, 4001, span); }, 1);
+  costs([&] { out = device.read_as<unsigned char>(b, 4001, 100); }, 0);  // A36: it was handed back
+  costs([&] { std::memcpy(out.data(), device.read_async(b, 4001, 100).view().data(), 100); }, 0);
+  const ReadRange range{b, 4001, std::as_writable_bytes(std::span(out))};
+  costs([&] { device.read_ranges(std::span(&range, 1)); }, 0);
+  // Nothing asked for, nothing done (A27).
+  const Stats before = device.stats();
+  device.read(b, 5, {});
+  EXPECT_EQ(device.stats().submits, before.submits);
 }
 
 // A27: usage first, then the sum, then the end; nothing asked for comes after these.
@@ -225,6 +259,7 @@ TEST(Transfer, WriteRefusesWhatItMust) {
 }
 
 // Rule 1: a queue write must not overtake recorded work, nor later work the write.
+// B10.
 TEST(Transfer, WritesKeepProgramOrder) {
   Device& device = test_device();
   const Kernel add = add_kernel(device);
@@ -308,18 +343,22 @@ TEST(Transfer, M13_ReadsInFlight) {
   const Buffer buffer = upload_vector(device, x);
   Readback a = device.read_async(buffer, 0, 4096);
   Readback b = device.read_async(buffer, 40, 40);
-  EXPECT_EQ(std::memcmp(b.view().data(), x.data() + 10, 40), 0);
-  EXPECT_EQ(std::memcmp(a.view().data(), x.data(), 4096), 0);
+  const auto holds = [&](Readback& read, std::size_t first, std::size_t count) {
+    const std::span<const std::byte> wanted = bytes_of(x).subspan(4 * first, 4 * count);
+    return std::ranges::equal(read.view(), wanted);
+  };
+  EXPECT_TRUE(holds(b, 10, 10));
+  EXPECT_TRUE(holds(a, 0, 1024));
   std::vector<Readback> many;
   for (std::size_t i = 0; i < 100; ++i) many.push_back(device.read_async(buffer, i * 4, 4));
-  for (std::size_t i = 100; i-- > 0;) EXPECT_EQ(std::memcmp(many[i].view().data(), &x[i], 4), 0);
+  for (std::size_t i = 100; i-- > 0;) EXPECT_TRUE(holds(many[i], i, 1));
 }
 
 // Case C05 (a): ready() and wait() alone bring the data; nobody else polls.
 TEST(Transfer, C05_ReadyPolls) {
   Device& device = test_device();
   Readback r = device.read_async(upload_vector<int>(device, {42}), 0, 4);
-  const auto end = std::chrono::steady_clock::now() + 5s;
+  const auto end = std::chrono::steady_clock::now() + 60s;
   while (!r.ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   ASSERT_TRUE(r.ready());
   int got = 0;
@@ -448,7 +487,7 @@ TEST(Transfer, ReadAs) {
   expect_error(error_of([&] { device.read_as<float>(Buffer(), 0, 1); }), ErrorCode::invalid_argument);
 }
 
-// A read that is given up: the object is empty, its staging memory comes back, the device works on.
+// D14: a read that is given up: the object is empty, its staging memory comes back, the device works on.
 TEST(Transfer, CancelGivesTheStagingBack) {
   Device& device = test_device();
   const Buffer b = upload_vector(device, pattern(100'000));
@@ -469,7 +508,8 @@ TEST(Transfer, CancelGivesTheStagingBack) {
   Readback().cancel();
 }
 
-// Issue 4 (5): reads on their way are limited by waiting, not by failing. Ten times what may be on its way at once.
+// Issue 4 (5), D13: reads on their way are limited by waiting, not by failing. Ten times what may be on its way at
+// once.
 TEST(Transfer, BackPressure) {
   Device& device = test_device();
   constexpr std::size_t kSize = 64 << 10;
@@ -560,24 +600,73 @@ TEST(Transfer, D36_M15_DeadlineOnALongKernel) {
   }
   ASSERT_GE(took, 250ms);
 
-  std::uint32_t out = 0xdeadbeef;
+  // On a loaded machine this thread may itself be away for as long as the work takes: then the read succeeds, or its
+  // error comes late. What it must not do is so each time.
+  constexpr int kTries = 12;
+  std::uint32_t out = 0;
   const auto span = std::as_writable_bytes(std::span(&out, 1));
-  record();
-  const auto start = std::chrono::steady_clock::now();
-  expect_error(error_of([&] { device.read(y, 0, span, {1ms}); }), ErrorCode::timed_out);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 50ms + took / 8);  // the eighth: for a loaded machine
-  EXPECT_EQ(out, 0xdeadbeef);                                            // A31
-  device.read(y, 0, span, {60s});
-  EXPECT_EQ(out, state);
+  std::chrono::nanoseconds soonest = 1h;
+  for (int i = 0; i < kTries && soonest > 50ms; ++i) {
+    record();
+    out = 0xdeadbeef;
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      device.read(y, 0, span, {1ms});
+      EXPECT_EQ(out, state);
+    } catch (const Error& e) {
+      soonest = std::min<std::chrono::nanoseconds>(soonest, std::chrono::steady_clock::now() - start);
+      expect_error(e, ErrorCode::timed_out);
+      EXPECT_EQ(out, 0xdeadbeef);  // A31
+    }
+    device.read(y, 0, span, {60s});
+    EXPECT_EQ(out, state);
+  }
+  EXPECT_LT(soonest, 50ms + took / 8);
 
-  record();
-  Readback late = device.read_async(y, 0, 4);
-  expect_error(error_of([&] { late.wait({1ms}); }), ErrorCode::timed_out);
-  late.wait({60s});  // the read went on
-  EXPECT_EQ(std::memcmp(late.view().data(), &state, 4), 0);
-  late.cancel();
+  bool timed_out = false;
+  for (int i = 0; i < kTries && !timed_out; ++i) {
+    record();
+    Readback late = device.read_async(y, 0, 4);
+    try {
+      late.wait({1ms});
+    } catch (const Error& e) {
+      expect_error(e, ErrorCode::timed_out);
+      timed_out = true;
+    }
+    late.wait({60s});  // the read went on
+    EXPECT_EQ(std::memcmp(late.view().data(), &state, 4), 0);
+  }
+  EXPECT_TRUE(timed_out);
 
-  // 50 in a row leak nothing.
+  // A32: without a deadline of its own a wait lasts as long as the device's wait_timeout, and is no hang.
+  {
+    DeviceOptions options;
+    options.wait_timeout = 1ms;
+    Device hasty = Device::open(options);
+    const Kernel other = spin_kernel(hasty);
+    const Buffer z = hasty.zeros_bytes(kGroups * 4);
+    hasty.synchronize({60s});
+    std::uint32_t passed = 0, got = 0;
+    const auto into = std::as_writable_bytes(std::span(&got, 1));
+    timed_out = false;
+    for (int i = 0; i < kTries && !timed_out; ++i) {
+      for (std::uint32_t j = 0; j < repeats; ++j) {
+        other(hasty.stream(), {{"y", z}}, Grid{kGroups, 1, 1});
+        passed = spin_result(passed);
+      }
+      try {
+        hasty.read(z, 0, into);
+      } catch (const Error& e) {
+        expect_error(e, ErrorCode::timed_out, {"deadline"});
+        timed_out = true;
+      }
+      hasty.read(z, 0, into, {60s});
+      EXPECT_EQ(got, passed);
+    }
+    EXPECT_TRUE(timed_out);
+  }
+
+  // D14: 50 in a row leak nothing.
   device.synchronize();
   device.trim();
   const std::uint64_t staging = device.stats().staging_bytes;

@@ -2,6 +2,7 @@
 // really used, and the tuner keeps what is faster and drops what is slow, wrong or broken.
 #include "weft/tune.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,17 +10,26 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "dispatch/state.h"
 #include "dispatch/tuning_file.h"
+#include "ops/attention_tuning.h"
+#include "ops/catalog.h"
 #include "ops/conv_codegen.h"
 #include "ops/conv_tuning.h"
+#include "ops/matmul.h"
 #include "ops/matmul_codegen.h"
 #include "ops/matmul_tuning.h"
+#include "ops/plan_as.h"
+#include "ops/reduce_tuning.h"
+#include "ops/rows_tuning.h"
 #include "ops/tunable.h"
+#include "unit/attention_model.h"
 #include "unit/kernel_class_test.h"
 #include "weft/weft.h"
 
@@ -83,19 +93,25 @@ std::vector<TuningTrial::Asked> asked_by(const std::function<Tensor()>& run, std
   return asked;
 }
 
-/// Runs `run` by every candidate of each class that it asks for, and compares.
-void check_every_candidate(const std::function<Tensor()>& run, std::string_view op, const std::vector<float>& want) {
+/// Calls `check` while look-ups of each class that `run` asks for get each candidate in turn.
+void with_every_candidate(const std::function<Tensor()>& run, std::string_view op, const std::function<void()>& check) {
   const auto asked = asked_by(run, op);
   ASSERT_FALSE(asked.empty());
   for (const auto& a : asked) {
     EXPECT_GE(a.candidates.size(), 2u) << a.key;
+    EXPECT_LE(a.candidates.size(), 100u) << a.key;
     for (const TuningPlan& plan : a.candidates) {
+      SCOPED_TRACE(a.key + " = " + ::testing::PrintToString(plan.values));
       const TuningTrial trial(table(), a.key, plan);
-      const std::vector<float> got = run().to_host<float>();
-      EXPECT_GE(trial.uses(), 1u) << a.key;
-      ASSERT_EQ(got, want) << a.key << " = " << ::testing::PrintToString(plan.values);
+      check();
+      EXPECT_GE(trial.uses(), 1u);
+      if (::testing::Test::HasFailure()) return;
     }
   }
+}
+
+void check_every_candidate(const std::function<Tensor()>& run, std::string_view op, const std::vector<float>& want) {
+  with_every_candidate(run, op, [&] { ASSERT_EQ(run().to_host<float>(), want); });
 }
 
 // -- candidates -----------------------------------------------------------------------------------------------------
@@ -113,8 +129,7 @@ TEST(Candidates, OfProductsAreInTheCatalogue) {
     for (DType dtype : {f32, f16, i32, u32}) {
       std::set<std::string> listed;
       const std::uint32_t subgroup = ops::fixed_subgroup(test_device().features());
-      const ops::MatrixUnit unit =
-          dtype == f16 ? ops::matrix_unit(test_device().features(), "f16", "f32") : ops::MatrixUnit{};
+      const ops::MatrixUnit unit = ops::usable_unit(test_device(), dtype);
       for (const MatmulPlan& plan : ops::all_plans(of, test_device().limits(), dtype, subgroup, unit)) {
         listed.insert(key(plan, dtype));
       }
@@ -219,6 +234,24 @@ TEST_P(Candidates, OfProductsAreRight) {
   }
 }
 
+// Packed integers, by units too where the device has them.
+TEST_P(Candidates, OfInt8ProductsAreRight) {
+  for (const char* bad : {"32x32", "32x32x31", "2x2x32x32x32", "32x32x32t"}) {
+    EXPECT_THROW(ops::matmul_int8_tunable().sample(test_device(), u32, bad), Error) << bad;
+  }
+  for (const char* shape : {"40x36x132", "1x33x256"}) {
+    const ops::TuneSample sample = ops::matmul_int8_tunable().sample(test_device(), u32, shape);
+    const std::vector<std::int32_t> want = sample.run().to_host<std::int32_t>();
+    const auto asked = asked_by(sample.run, "matmul_int8 ");
+    ASSERT_EQ(asked.size(), 1u) << shape;
+    for (const TuningPlan& plan : asked[0].candidates) {
+      const TuningTrial trial(table(), asked[0].key, plan);
+      ASSERT_EQ(sample.run().to_host<std::int32_t>(), want) << ops::matmul_int8_tunable().describe(plan);
+      EXPECT_GE(trial.uses(), 1u);
+    }
+  }
+}
+
 struct ConvCase {
   std::int64_t batch, channels, length, filters, window, stride, groups;
   Layout layout = Layout::channels_first;
@@ -292,6 +325,176 @@ TEST_P(Candidates, OfDividedPlacesAreRight) {
   check_every_candidate([&] { return conv_transpose(tx, tf, options); }, "conv ", want);
 }
 
+class SubgroupCandidates : public KernelClassTest {
+ protected:
+  static bool cpu() { return GetParam() == ops::KernelClass::cpu; }
+};
+INSTANTIATE_TEST_SUITE_P(KernelClasses, SubgroupCandidates, testing::all_kernel_classes(), testing::kernel_class_name);
+
+struct Rows {
+  std::int64_t rows, length;
+  bool turned;
+};
+
+TEST_P(SubgroupCandidates, OfRowsAreRight) {
+  // On GPUs rows of 33 to 128 share a workgroup and shorter ones have a thread each: there is nothing to choose.
+  for (const auto& [rows, length, turned] :
+       {Rows{3, 8192, false}, {5, 2333, false}, {7, 5000, true}, {70, 1000, true}}) {
+    const auto given = values(rows * length, 3);
+    std::vector<double> want(given.size());
+    const auto at = [&, rows = rows, length = length, turned = turned](std::int64_t r, std::int64_t i) {
+      return static_cast<std::size_t>(turned ? i * rows + r : r * length + i);
+    };
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double total = 0;
+      for (std::int64_t i = 0; i < length; ++i) total += std::exp(static_cast<double>(given[at(r, i)]));
+      for (std::int64_t i = 0; i < length; ++i) want[at(r, i)] = std::exp(static_cast<double>(given[at(r, i)])) / total;
+    }
+    const Tensor x = upload(given, turned ? Shape{length, rows} : Shape{rows, length});
+    const auto run = [&, turned = turned] { return softmax(x, {.axis = turned ? 0 : 1}); };
+    if (asked_by(run, "rows ").front().candidates.size() < 2 && !cpu()) continue;
+    with_every_candidate(run, "rows ", [&] {
+      const std::vector<float> got = run().to_host<float>();
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], want[i], 2e-5 * want[i] + 1e-9) << "at " << i;
+      }
+    });
+  }
+}
+
+TEST_P(SubgroupCandidates, OfRowsAreInTheCatalogue) {
+  std::set<std::string> listed;
+  ops::rows_family().visit_kernels(test_device(),
+                                   [&](std::string_view key, const KernelOptions&) { listed.emplace(key); });
+  std::size_t tried = 0;
+  for (std::uint64_t rows = 1; rows <= 1 << 16; rows *= 8) {
+    for (std::uint64_t length = 1; length <= 1 << 22; length *= 2) {
+      for (const bool quads : {false, true}) {
+        ops::AxisPair kept, row;
+        kept.length[1] = rows;
+        row.length[1] = length;
+        kept.stride[1] = static_cast<std::int64_t>(length);
+        row.stride[1] = 1;
+        for (const ops::RowChoice& choice : ops::row_choices(test_device(), GetParam(), kept, row, quads)) {
+          const ops::RowPlan plan = ops::plan_rows(test_device(), GetParam(), kept, row, quads, choice);
+          EXPECT_EQ(ops::to_tuning(ops::to_row_choice(ops::to_tuning(choice))), ops::to_tuning(choice));
+          ++tried;
+          if (!plan.hold) continue;
+          const std::string key = fmt::format("rows:softmax:{}:float32:float32:{}:{}:false:false:false:{}:{}:{}:{}",
+                                              plan.splits == 1 ? "hold" : "hold_stats", quads, plan.group, plan.threads,
+                                              plan.held, plan.turns, plan.subgroups);
+          EXPECT_TRUE(listed.contains(key)) << key;
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried, 20u);
+}
+
+// Small integers: sums are exact, and so are the places of the largest; both share the class.
+TEST_P(SubgroupCandidates, OfReductionsAreRight) {
+  for (const auto& [rows, length, turned] :
+       {Rows{1, 50000, false}, {9, 6001, false}, {300, 900, false}, {7, 5000, true}, {130, 3000, true}}) {
+    const auto given = values(rows * length, 5);
+    const Tensor x = upload(given, turned ? Shape{length, rows} : Shape{rows, length});
+    std::vector<float> sums(static_cast<std::size_t>(rows));
+    std::vector<std::int32_t> places(sums.size());
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float high = -100;
+      for (std::int64_t i = 0; i < length; ++i) {
+        const float v = given[static_cast<std::size_t>(turned ? i * rows + r : r * length + i)];
+        sums[static_cast<std::size_t>(r)] += v;
+        if (v > high) {
+          high = v;
+          places[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(i);
+        }
+      }
+    }
+    const ReduceOptions options{.axes = std::vector<std::int64_t>{turned ? 0 : 1}};
+    const auto run = [&] { return reduce(ReduceOp::sum, x, options); };
+    if (asked_by(run, "reduce ").front().candidates.size() < 2 && !cpu()) continue;  // a workgroup has all of a row
+    with_every_candidate(run, "reduce ", [&] {
+      ASSERT_EQ(run().to_host<float>(), sums);
+      ASSERT_EQ(reduce(ReduceOp::argmax, x, options).to_host<std::int32_t>(), places);
+    });
+  }
+}
+
+TEST(Candidates, OfReductionsSuitTheirShape) {
+  for (const bool cpu : {false, true}) {
+    for (const bool rows : {false, true}) {
+      for (std::uint64_t outputs = 1; outputs <= 1 << 20; outputs *= 4) {
+        for (std::uint64_t length = 1; length <= std::uint64_t{1} << 28; length *= 4) {
+          const ops::ReduceProblem problem{outputs, length, rows};
+          const ops::Split own = ops::share_out(cpu, problem);
+          for (const std::uint64_t parts : ops::reduce_parts(cpu, problem)) {
+            const ops::Split split = ops::share_out(cpu, problem, parts);
+            EXPECT_NE(split, own);
+            EXPECT_EQ(split.by_group, own.by_group);
+            EXPECT_LE(split.splits, 4096u * 2);
+            EXPECT_GE(split.chunk * (split.splits / split.lanes), length);
+            EXPECT_LT(split.chunk * (split.splits / split.lanes - 1), length);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Candidates, OfAttentionAreRight) {
+  const ops::AttentionShape shapes[] = {{1, 4, 2, 1, 300, 16, 16}, {2, 2, 1, 5, 200, 12, 20}, {1, 1, 1, 33, 130, 7, 9}};
+  std::uint32_t seed = 0;
+  for (const ops::AttentionShape& s : shapes) {
+    std::mt19937 random(++seed);
+    testing::Given g = testing::random_case(random, s, f32, false);
+    g.options.causal = g.model.causal = seed == 2;
+    with_every_candidate([&] { return attention(g.q, g.k, g.v, g.options); }, "attention ",
+                         [&] { testing::expect_model(g); });
+  }
+}
+
+TEST(Candidates, OfAttentionAreInTheCatalogue) {
+  const Device& device = test_device();
+  std::set<std::string> listed;
+  for (const ops::AttentionSpec& spec : ops::attention_specs(device.limits(), device.features(), false)) {
+    listed.insert(ops::attention_key(spec));
+  }
+  std::set<ops::AttentionTier> tiers;
+  for (const bool cpu : {false, true}) {
+    const ops::AttentionDevice kernels{cpu, false, device.limits(), device.features()};
+    for (const std::int64_t rows : {1, 4, 8, 32, 4096}) {
+      for (const std::int64_t keys : {1, 64, 1024, 65536}) {
+        for (const std::int64_t dim : {1, 32, 64, 128, 512}) {
+          for (const std::uint32_t unit : {1u, 4u, 8u}) {
+            for (const DType dtype : {f32, f16}) {
+              if (dtype == f16 && !device.features().f16) continue;
+              const ops::AttentionShape shape{1, 8, 8, rows, keys, dim, dim};
+              const auto choices = ops::attention_choices(kernels, shape, dtype, unit);
+              EXPECT_LE(choices.size(), 50u);
+              for (const ops::AttentionChoice& choice : choices) {
+                const auto plan = ops::plan_attention(kernels, shape, dtype, unit, choice);
+                ASSERT_TRUE(plan);
+                EXPECT_TRUE(listed.contains(ops::attention_key(plan->spec))) << ops::attention_key(plan->spec);
+                EXPECT_EQ(ops::to_attention_choice(ops::to_tuning(choice)), choice);
+                EXPECT_GE(std::uint64_t{plan->chunk} * plan->splits, static_cast<std::uint64_t>(keys));
+                tiers.insert(plan->spec.tier);
+              }
+              const auto own = ops::plan_attention(kernels, shape, dtype, unit);
+              const auto first = ops::plan_attention(kernels, shape, dtype, unit, choices.front());
+              EXPECT_EQ(ops::attention_key(first->spec), ops::attention_key(own.spec));
+              EXPECT_EQ(first->chunk, own.chunk);
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(tiers.contains(ops::AttentionTier::row), device.features().subgroups);
+  EXPECT_EQ(tiers.contains(ops::AttentionTier::matrix),
+            device.features().f16 && !device.features().subgroup_matrices.empty());
+  EXPECT_TRUE(tiers.contains(ops::AttentionTier::lane) && tiers.contains(ops::AttentionTier::tile));
+}
+
 // -- stored choices -------------------------------------------------------------------------------------------------
 
 class Stored : public ::testing::Test {
@@ -338,6 +541,55 @@ TEST_F(Stored, ChoicesAreUsedAndWhatIsNoCandidateIsNot) {
   table().set(asked[0].key, *cut);
   clear_tuned_choices(test_device());
   EXPECT_EQ(dispatches(), own);
+}
+
+// For each op with a table: a candidate counts, numbers that are none do not.
+TEST_F(Stored, ChoicesOfEveryOpAreUsed) {
+  const Tensor x = upload(values(3 * 8192, 1), {3, 8192});
+  const Tensor q = upload(values(4 * 32, 1), {1, 4, 1, 32}), k = upload(values(4 * 512 * 32, 2), {1, 4, 512, 32});
+  struct Op {
+    std::string_view name;
+    std::function<Tensor()> run;
+  };
+  const Op all[] = {{"rows ", [&] { return softmax(x, {.axis = 1}); }},
+                    {"reduce ", [&] { return reduce(ReduceOp::max, x, {.axes = std::vector<std::int64_t>{1}}); }},
+                    {"attention ", [&] { return attention(q, k, k); }}};
+  for (const Op& op : all) {
+    const std::vector<float> want = op.run().to_host<float>();
+    const auto asked = asked_by(op.run, op.name);
+    ASSERT_EQ(asked.size(), 1u) << op.name;
+    ASSERT_GE(asked[0].candidates.size(), 2u) << asked[0].key;
+    const auto uses = [&] {
+      const std::uint64_t before = test_device().stats().tuned_ops;
+      const std::vector<float> got = op.run().to_host<float>();
+      EXPECT_EQ(got.size(), want.size());
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4 + 1e-4 * std::abs(want[i]));
+      return test_device().stats().tuned_ops - before;
+    };
+    EXPECT_EQ(uses(), 0u);
+    table().set(asked[0].key, asked[0].candidates[1]);
+    EXPECT_EQ(uses(), 1u) << asked[0].key;
+    for (const TuningPlan& none : {TuningPlan{9, 9, 9, 9, 9}, TuningPlan{77777}, TuningPlan{}}) {
+      table().set(asked[0].key, none);
+      EXPECT_EQ(uses(), 0u) << asked[0].key;
+    }
+    clear_tuned_choices(test_device());
+  }
+}
+
+// Blocks of a large array must have the bits of the whole: they ask for its class.
+TEST_F(Stored, BlocksAskAsTheWholeDoes) {
+  const Tensor whole = upload(values(64 * 4096, 1), {64, 4096}), block = upload(values(8 * 4096, 1), {8, 4096});
+  for (const bool rows : {false, true}) {
+    const auto run = [&](const Tensor& x) {
+      return rows ? softmax(x, {.axis = 1}) : reduce(ReduceOp::sum, x, {.axes = std::vector<std::int64_t>{1}});
+    };
+    const std::string_view op = rows ? "rows " : "reduce ";
+    const std::string key = asked_by([&] { return run(whole); }, op).at(0).key;
+    EXPECT_NE(asked_by([&] { return run(block); }, op).at(0).key, key);
+    const ops::PlanAs as(8, 64);
+    EXPECT_EQ(asked_by([&] { return run(block); }, op).at(0).key, key);
+  }
 }
 
 // -- the tuner ------------------------------------------------------------------------------------------------------
@@ -397,8 +649,16 @@ TEST_F(Tuner, KeepsTheFastestAndDropsSlowWrongAndBroken) {
                         return true;
                       }};
   options.ops = {"fake"};
-  const TuneReport report = tune(options);
-  ASSERT_EQ(report.results.size(), 1u);
+  // The clock decides, and on a loaded machine it may be wrong about a plan of six times the work: not each time.
+  TuneReport report;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    clear_tuned_choices(test_device());
+    seen.clear();
+    report = tune(options);
+    ASSERT_EQ(report.results.size(), 1u);
+    const TuneResult& r = report.results[0];
+    if (r.plan == "plan 2" && r.slow == 1 && r.default_seconds > 1.5 * r.seconds) break;
+  }
   const TuneResult& r = report.results[0];
   EXPECT_EQ(r.op, "fake");
   EXPECT_EQ(r.shape, "float32 400000");
@@ -538,6 +798,13 @@ TEST(Tune, RefusesWhatIsNotThere) {
   }
   for (const char* shape : {"1x2x3x4x5", "1x3x8x8x4x3g2", "1x4x8x8x4x3/", "1x4x8x8x4x3g", "1x4x8x8x4x3/2/2", "g2/2"}) {
     EXPECT_EQ(code_of({.ops = {"conv"}, .shapes = {shape}}), ErrorCode::invalid_argument) << shape;
+  }
+  for (const char* shape : {"64", "64x64x64", "t", "64x64tt", "0x64", "64t64"}) {
+    EXPECT_EQ(code_of({.ops = {"rows"}, .shapes = {shape}}), ErrorCode::invalid_argument) << shape;
+    EXPECT_EQ(code_of({.ops = {"reduce"}, .shapes = {shape}}), ErrorCode::invalid_argument) << shape;
+  }
+  for (const char* shape : {"1x2x3x4x5", "1x4x3x8x8x16", "1x4x4x8x8x16t", "1x2x2x2x2x2x2"}) {
+    EXPECT_EQ(code_of({.ops = {"attention"}, .shapes = {shape}}), ErrorCode::invalid_argument) << shape;
   }
 }
 

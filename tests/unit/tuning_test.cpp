@@ -6,13 +6,13 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "dispatch/tuning.h"
 #include "dispatch/tuning_file.h"
+#include "unit/folder_test.h"
 #include "webgpu/blob_cache.h"
 #include "weft/device.h"
 #include "weft/error.h"
@@ -145,32 +145,8 @@ TEST(TuningTable, ThreadsReadWhileOthersWrite) {
 
 // -- on disk --------------------------------------------------------------------------------------------------------
 
-class TuningFileTest : public ::testing::Test {
+class TuningFileTest : public testing::FolderTest {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::path(::testing::TempDir()) / ("weft_tuning_" + std::to_string(getpid()) + "_" + info->name());
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  fs::path only_file() const {
-    std::vector<fs::path> out;
-    for (const auto& entry : fs::recursive_directory_iterator(root_)) {
-      if (entry.is_regular_file() && entry.path().extension() != ".lock") out.push_back(entry.path());
-    }
-    EXPECT_EQ(out.size(), 1u);
-    return out.at(0);
-  }
-  static std::string contents(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  }
-  static void overwrite(const fs::path& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-  }
-
-  fs::path root_;
   const TuningChoices choices_{{"conv f32 cpu r5", {1, 2, 3}}, {"matmul f32 gpu m1", {}}, {"x", {0, 4294967295u}}};
 };
 

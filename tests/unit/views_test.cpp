@@ -14,35 +14,29 @@
 #include <vector>
 
 #include "ops/copy.h"
+#include "unit/strided.h"
 #include "unit/test_device.h"
+#include "unit/thrown.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
 namespace {
 
+using testing::each_index;
+using testing::Index;
 using testing::test_device;
+using testing::Thrown;
+using testing::thrown;
 using Bound = std::optional<std::int64_t>;
 using Bytes = std::vector<std::byte>;
 
-struct Thrown {
-  std::optional<ErrorCode> code;
-  std::string text;
-};
-template <class F>
-Thrown thrown(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  return {};
+std::vector<DType> dtypes() {
+  return testing::dtypes_of(test_device());
 }
 
-std::vector<DType> dtypes() {
-  std::vector<DType> out{DType::bool_, DType::i32, DType::u32, DType::f32};
-  if (test_device().features().f16) out.push_back(DType::f16);
-  return out;
+std::int64_t flat(const Shape& shape, const Index& at) {
+  return static_cast<std::int64_t>(testing::flat(shape, at));
 }
 
 /// Some bits that the dtype can hold, different for most i; NaN and -0 among the floats.
@@ -74,25 +68,6 @@ Known known(DType dtype, const Shape& shape, std::uint32_t seed = 1) {
   k.bytes = sample(dtype, element_count(shape), seed);
   k.tensor = test_device().upload_array(k.bytes, shape, dtype);
   return k;
-}
-
-using Index = std::vector<std::int64_t>;
-
-void each_index(const Shape& shape, const std::function<void(const Index&)>& visit) {
-  if (element_count(shape) == 0) return;
-  Index at(shape.rank(), 0);
-  for (;;) {
-    visit(at);
-    std::size_t axis = shape.rank();
-    while (axis > 0 && ++at[axis - 1] == shape[axis - 1]) at[--axis] = 0;
-    if (axis == 0) return;
-  }
-}
-
-std::int64_t flat(const Shape& shape, const Index& at) {
-  std::int64_t out = 0;
-  for (std::size_t i = 0; i < shape.rank(); ++i) out = out * shape[i] + at[i];
-  return out;
 }
 
 void append(Bytes& out, const Known& from, std::int64_t element) {
@@ -306,6 +281,17 @@ TEST(Views, ChainsOfViews) {
     const Tensor view = expand_dims(
         select(slice(transpose(slice(x.tensor, 0, std::nullopt, std::nullopt, -2)), 0, 1, std::nullopt), 1, 3), -1);
     expect_elements(mapped(x, view, {3, 3, 1}, [](const Index& i) { return Index{5 - 2 * i[1], 3, i[0] + 1}; }));
+  }
+}
+
+TEST(Views, OfNothingLieAtTheStart) {
+  // Where a slice of an empty axis would begin may be past the end of a buffer of no elements.
+  Device device = test_device();
+  const Tensor nothing = device.empty({0, 8}, DType::f32);
+  for (const Tensor& view : {slice(nothing, 1, 4, std::nullopt, -2), select(nothing, 1, 5)}) {
+    EXPECT_EQ(view.offset(), 0);
+    EXPECT_TRUE(view.to_host<float>().empty());
+    EXPECT_NO_THROW(device.read_async(view.buffer(), static_cast<std::size_t>(view.offset()) * 4, 0));
   }
 }
 

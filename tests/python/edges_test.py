@@ -1,0 +1,301 @@
+"""Numbers, dtypes and arguments at their edges, against numpy."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import weft
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* encountered in")
+
+I32 = np.array([-(2**31), -7, -1, 0, 1, 2**31 - 1], np.int32)
+U32 = np.array([0, 1, 7, 2**31 - 1, 2**31, 2**32 - 1], np.uint32)
+F16 = np.array([-65504, -500, -2, -0.0, 0.25, 1, 500, 65504], np.float16)
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
+
+
+def same(got, want):
+    want = np.asarray(want)
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+# -- numbers beside arrays
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_with_numbers_that_do_not_fit(name, lazy):
+    ours, numpy = getattr(weft, name), getattr(np, name)
+    with weft.lazy(lazy):
+        for a in (I32, U32, np.array([True, False])):
+            for n in (2**31, -(2**31) - 1, 2**32, -1, 2**40, -(2**40), 2**63, 2**70, -(2**70)):
+                whole = a.astype(object)  # Python's comparisons: numpy's own of a bool with 2^70 overflow
+                same(ours(weft.asarray(a), n), numpy(whole, n).astype(bool))
+                same(ours(n, weft.asarray(a)), numpy(n, whole).astype(bool))
+        for n in (math.nan, math.inf):
+            same(ours(weft.asarray(X), n), numpy(X, n))
+            same(ours(n, weft.asarray(X)), numpy(n, X))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_of_signed_with_unsigned(name, lazy):
+    ours, numpy = getattr(weft, name), getattr(np, name)
+    with weft.lazy(lazy):
+        x, y = weft.asarray(I32), weft.asarray(U32)
+        same(ours(x[:, None], y), numpy(I32[:, None], U32))
+        same(ours(y, x[:, None]), numpy(U32, I32[:, None]))
+
+
+def test_quotients_of_signed_with_unsigned():
+    x, y = weft.asarray(I32)[:, None], weft.asarray(U32)
+    np.testing.assert_allclose((x / y).numpy(), I32[:, None] / U32, rtol=1e-6)
+    np.testing.assert_allclose(weft.atan2(y, x).numpy(), np.arctan2(U32, I32[:, None]), rtol=1e-6)
+
+
+def test_numbers_of_more_than_64_bits():
+    x = weft.asarray(X)
+    for n in (2**63, 2**70, -(2**100)):
+        np.testing.assert_allclose((x * n).numpy(), X * np.float32(n))
+        np.testing.assert_allclose((n - x).numpy(), np.float32(n) - X)
+        same(weft.clip(x, -1, abs(n)), X)
+    np.testing.assert_array_equal((np.uint64(2**63) + x).numpy(), np.full(X.shape, 2.0**63, np.float32))
+    for bad in (lambda: weft.asarray(I32) + 2**70, lambda: weft.asarray([1, 2**70]), lambda: weft.full(2, 2**70)):
+        with pytest.raises(weft.OutOfRange, match="64 bits"):
+            bad()
+    with pytest.raises(OverflowError):
+        x * 10**400
+
+
+def test_clip_where_limits_cross():
+    for lazy in (False, True):
+        with weft.lazy(lazy):
+            for a in (X, np.array([1, -2, 3], np.int32)):
+                same(weft.clip(weft.asarray(a), 2, 1), np.clip(a, 2, 1))
+                same(weft.clip(weft.asarray(a), weft.asarray(2), weft.asarray(1)), np.clip(a, 2, 1))
+
+
+# -- functions made of others: in every dtype
+
+
+@pytest.mark.parametrize("name", ["sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "log10"])
+def test_float_functions_of_other_dtypes(name):
+    numpy = getattr(np, {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+                         "atanh": "arctanh"}.get(name, name))  # fmt: skip
+    got = getattr(weft, name)(F16)
+    assert got.dtype == "float16"
+    np.testing.assert_allclose(got.numpy(), numpy(F16.astype(np.float64)).astype(np.float16), rtol=2e-3, atol=1e-6)
+    for a in (I32, U32, np.array([True, False])):
+        got = getattr(weft, name)(a)
+        assert got.dtype == "float32"
+        np.testing.assert_allclose(
+            got.numpy(), numpy(a.astype(np.float64)).astype(np.float32), rtol=1e-5, atol=1e-6, equal_nan=True
+        )
+    big = np.array([-1e10, -3e38, 0.5, 1, 1e10], np.float32)
+    np.testing.assert_allclose(
+        getattr(weft, name)(big).numpy(), numpy(big.astype(np.float64)).astype(np.float32), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["hypot", "logaddexp", "copysign"])
+def test_float_functions_of_two(name):
+    numpy = getattr(np, name)
+    for a, b in ((I32, I32[::-1]), (U32, U32), (I32, U32), (np.array([True, False]), np.array([True, True]))):
+        got = getattr(weft, name)(a, b)
+        assert got.dtype == "float32"
+        np.testing.assert_allclose(got.numpy(), numpy(a.astype(np.float64), b.astype(np.float64)), rtol=1e-5)
+    x = weft.asarray(F16)
+    assert getattr(weft, name)(x, 2.5).dtype == "float16" and getattr(weft, name)(-1, x).dtype == "float16"
+    assert getattr(weft, name)(x, weft.ones(())).dtype == "float32"
+    assert getattr(weft, name)(x, weft.asarray(3)).dtype == "float32"
+
+
+def test_signs_of_integers():
+    same(weft.signbit(I32), I32 < 0)
+    same(weft.signbit(U32), U32 < 0)
+    same(weft.logical_or(weft.asarray([0.0, 1.0]), 2**40), [True, True])
+
+
+def test_dtypes_of_sums():
+    x = weft.asarray(np.array([1, -2, 3], np.int32))
+    for name, dtype in (("mean", "int32"), ("sum", "float16"), ("prod", "float32"), ("mean", "float16")):
+        got = getattr(weft, name)(x, dtype=dtype)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got.numpy(), getattr(np, name)(x.numpy(), dtype=dtype), rtol=1e-3)
+    assert weft.sum(np.array([True, True]), dtype="bool").tolist() is True
+    assert weft.cumulative_sum(np.array([True, True]), dtype="bool").dtype == "bool"
+    with pytest.raises(TypeError):
+        weft.max(x, dtype="float32")
+
+
+def test_correction_is_any_number():
+    a = np.array([1.0, 2, 4], np.float32)
+    for ddof in (0.5, 1.0, 2.5, 3, 4.5):
+        np.testing.assert_allclose(weft.var(a, correction=ddof).numpy(), np.var(a, ddof=ddof), rtol=1e-6)
+
+
+# -- arguments
+
+
+def test_numpys_integers_as_axes_and_counts():
+    x, one, zero = weft.asarray(X), np.int64(1), np.array(0)
+    same(weft.flip(x, one), np.flip(X, 1))
+    same(weft.roll(x, one, zero), np.roll(X, 1, 0))
+    same(weft.roll(x, (1, 2), 1), np.roll(X, (1, 2), 1))
+    same(weft.squeeze(x[None], zero), X)
+    same(weft.moveaxis(x, zero, one), np.moveaxis(X, 0, 1))
+    same(weft.tile(x, np.int64(2)), np.tile(X, 2))
+    same(weft.tensordot(x, x.T, axes=one), np.tensordot(X, X.T, axes=1))
+    same(weft.tensordot(x, x.T, axes=(1, 0)), np.tensordot(X, X.T, axes=(1, 0)))
+    same(weft.sum(x, axis=zero), X.sum(0))
+    assert [p.tolist() for p in weft.split(x, np.int64(2))] == [p.tolist() for p in np.split(X, 2)]
+    assert weft.zeros(weft.asarray(2)).shape == weft.zeros(np.array(2)).shape == (2,)
+    for bad in (lambda: weft.flip(x, 1.5), lambda: weft.roll(x, 1.5), lambda: weft.tile(x, "a"), lambda: weft.split(x, 1.5)):
+        with pytest.raises(ValueError, match="Fix: "):
+            bad()
+
+
+def test_shaping_as_numpy():
+    x = weft.asarray(X)
+    for axes in ((0, -1), (0, 1), (-1, -2), ()):
+        same(weft.expand_dims(x, axes), np.expand_dims(X, axes))
+    same(weft.repeat(x, [2, 0], axis=0), np.repeat(X, [2, 0], axis=0))
+    same(weft.repeat(x, weft.asarray([1, 0, 3]), axis=-1), np.repeat(X, [1, 0, 3], axis=-1))
+    same(weft.diff(np.array([True, False, False])), [True, False])
+    same(weft.diff(x, prepend=0, append=X[:, :1]), np.diff(X, prepend=0, append=X[:, :1]))
+    same(weft.linspace(-2, 2, 8, dtype="int32"), np.linspace(-2, 2, 8, dtype=np.int32))
+    same(weft.eye(2, k=2**40), np.eye(2, k=2**40))
+    ones = weft.ones((1,) * 8)
+    assert ones.copy().shape == ones.shape and weft.astype(ones, "float32").shape == ones.shape
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: weft.pad(x, 1.5),
+        lambda x: weft.pad(x, (1, 2, 3)),
+        lambda x: weft.repeat(x, [1, -1], axis=0),
+        lambda x: weft.repeat(x, [1, 2, 3], axis=0),
+        lambda x: weft.repeat(x, 1.5),
+        lambda x: weft.diff(x, n=-1),
+        lambda x: weft.eye(-1),
+        lambda x: weft.linspace(0, 1, -1),
+        lambda x: weft.concat([x, x], axis=(0, 1)),
+        lambda x: weft.concat([x, x], axis=()),
+        lambda x: weft.expand_dims(x, (0, 0)),
+        lambda x: weft.broadcast_shapes((2,), (3,)),
+        lambda x: weft.nn.conv(weft.ones((1, 1, 5)), weft.ones((1, 1, 3)), padding="same"),
+        lambda x: x.sum(out=X),
+    ],
+)
+def test_refused_with_a_fix(call):
+    with pytest.raises(weft.InvalidArgument, match="Fix: "):
+        call(weft.asarray(X))
+
+
+def test_gemm_of_several_dtypes():
+    i, u, h = np.array([[1, -2]], np.int32), np.array([[3], [4]], np.uint32), np.array([[2], [3]], np.float16)
+    same(weft.linalg.gemm(i, weft.ones((2, 2))), [[-1, -1]])
+    same(weft.linalg.gemm(i, u), [[-5]])
+    assert weft.linalg.gemm(i, h).dtype == "float32"
+    assert weft.linalg.gemm(h.T, h, weft.ones((1, 1))).dtype == "float32"
+    same(weft.linalg.gemm(i, i.T, [[3]], beta=2), [[11]])
+    same(weft.linalg.gemm(i, i.T, [[1.5]]), [[6.5]])
+
+
+# -- indices
+
+
+def test_index_arrays_of_every_integer():
+    a = np.arange(300, dtype=np.int32)
+    x = weft.asarray(a)
+    for i in (np.array([100, -1], np.int8), np.array([200], np.uint8), np.array([299, 0], np.uint64)):
+        same(x[i], a[i])
+    b = np.arange(12).reshape(3, 4)
+    y = weft.asarray(b)
+    same(y[np.array([2, 0], np.uint64), 1], b[np.array([2, 0], np.uint64), 1])
+    with pytest.raises(IndexError, match="Fix: "):
+        x[np.array([2**63], np.uint64)]
+    with pytest.raises(TypeError, match="Fix: "):
+        x[weft.asarray(1.0)]
+
+
+def test_masks_beside_other_indices():
+    a = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    x = weft.asarray(a)
+    mask = np.array([False, True, True, False])
+    i = np.array([[0, 1], [1, 0]])
+    for key in (
+        (i, 1, np.array([False, False, True, False])),
+        (i, slice(None), np.array([False, False, True, False])),
+        (np.array(1), slice(None), mask),
+        (slice(None), [1], Ellipsis, []),  # an Ellipsis for no axes parts them too
+        (slice(None), Ellipsis, [0, 2], mask),
+        (0, Ellipsis, [0, 2], mask),
+        (Ellipsis, a[0] > 5),
+        np.array(True),
+        np.array(False),
+        (slice(None), np.array(True), [0]),
+    ):
+        same(x[key], a[key])
+
+
+# -- Python's protocols
+
+
+def test_copies_and_pickles():
+    for a in (X, X[:, ::-1], F16, I32, np.array([True, False]), X[:0], np.float32(2.5)):
+        x = weft.asarray(a)
+        for y in (copy.copy(x), copy.deepcopy([x])[0], pickle.loads(pickle.dumps(x))):
+            assert y is not x and y.dtype == x.dtype
+            same(y, a)
+    g = weft.random.Generator(7)
+    g.uniform(10)
+    again = pickle.loads(pickle.dumps(g))
+    assert again.uniform(5).tolist() == copy.deepcopy(g).uniform(5).tolist() == g.uniform(5).tolist()
+
+
+def test_numbers_of_python():
+    x = weft.asarray(X)
+    assert f"{weft.asarray(2.5):.3f} {weft.asarray(3):04d}" == "2.500 0003"
+    with pytest.raises(TypeError, match="Fix: "):
+        f"{x:.2f}"
+    for got, want in zip(divmod(x, 2), divmod(X, 2)):
+        same(got, want)
+    for got, want in zip(divmod(7, weft.asarray(I32)), divmod(np.int32(7), I32)):
+        same(got, want)
+    assert round(weft.asarray(2.567), 1) == pytest.approx(2.6) and round(weft.asarray(2.5)) == 2
+    same(round(x * 0.7), np.round(X * np.float32(0.7)))
+    assert math.trunc(weft.asarray(-2.7)) == -2
+    assert "a" not in x and None not in x and 3 in x
+
+
+def test_numpys_functions_of_arrays():
+    x = weft.asarray(X)
+    for name in ("sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin", "std", "var", "transpose"):
+        np.testing.assert_allclose(np.asarray(getattr(np, name)(x)), getattr(np, name)(X), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(np.var(x, axis=0, ddof=1)), np.var(X, axis=0, ddof=1))
+
+
+def test_masked_arrays_in_lists_and_byte_orders_by_dlpack():
+    with pytest.raises(TypeError, match="masked"):
+        weft.asarray([np.ma.array([1, 2], mask=[0, 1])])
+    same(weft.from_dlpack(np.arange(3, dtype=">f4")), np.arange(3, dtype=np.float32))
+
+
+def test_parts_of_a_waiting_program_may_be_read_before_it():
+    names = ["exp", "tanh", "square", "sqrt", "abs", "negative", "sin", "cos", "floor", "sign", "expm1", "log1p"]
+    with weft.lazy():
+        a = weft.asarray(X)
+        parts = [getattr(weft, name)(a) for name in names]
+        total = parts[0]
+        for p in parts[1:]:
+            total = total + p  # all of one tensor: one kernel
+        for p in parts:
+            p.numpy()  # each is a tensor of its own now: more than one kernel reads
+        np.testing.assert_allclose(total.numpy(), sum(getattr(np, name)(X) for name in names), rtol=1e-5)
