@@ -159,6 +159,32 @@ TEST_F(IoBlocks, NothingIsLeftOfWhatWasNotFinished) {
   EXPECT_EQ(files(), 1u);
 }
 
+TEST_F(IoBlocks, ForeignBytesAreMadeRightInBlocksAsInTheWhole) {
+  // Past the step in which blocks are worked, and not a multiple of it.
+  constexpr std::int64_t kCount = 300'001;
+  for (const std::string type : {">f4", ">f8", ">u2", "|b1", "<f4"}) {
+    const auto size = static_cast<std::size_t>(type[2] - '0');
+    std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", type, kCount);
+    header += std::string(63 - (10 + header.size()) % 64, ' ') + "\n";
+    std::string data(kCount * size, '\0');
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 37 % 251 % (size == 1 ? 3 : 251));
+    std::ofstream(path("x.npy"), std::ios::binary)
+        << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() & 0xff)
+        << static_cast<char>(header.size() >> 8) << header << data;
+    const HostArray whole = load_npy(path("x.npy"));
+    const ArrayFile file = ArrayFile::open(path("x.npy").string());
+    std::vector<std::byte> blocks(whole.bytes.size());
+    for (std::int64_t begin : {std::int64_t{0}, kCount / 3}) {
+      const std::int64_t end = begin == 0 ? kCount / 3 : kCount;
+      file.read(0, begin, end,
+                std::span(blocks).subspan(static_cast<std::size_t>(begin) * size,
+                                          static_cast<std::size_t>(end - begin) * size));
+    }
+    EXPECT_EQ(std::memcmp(blocks.data(), whole.bytes.data(), blocks.size()), 0) << type;
+    EXPECT_EQ(type != "<f4", std::memcmp(blocks.data(), data.data(), blocks.size()) != 0) << type;
+  }
+}
+
 TEST_F(IoBlocks, AFileHasNoNameBeforeItIsWhole) {
 #ifdef O_TMPFILE
   const int can = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE, 0600);
