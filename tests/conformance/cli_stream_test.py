@@ -326,7 +326,7 @@ def test_memory_of_the_process_is_bounded(box):
 def test_progress_has_a_bar_and_the_time_left(box):
     sparse(box / "big.npy", 1_000_000)
     words = ["eval", "softmax(x)", "x=big.npy", "-o", "out.npy", "--stream"]
-    status, shown = on_a_terminal(words, box, interrupt_after=4)
+    status, shown = on_a_terminal(words, box, interrupt_at=[" left"])
     assert status == 130
     assert "streaming [" in shown and "% " in shown and " left" in shown and "B/s" in shown
     status, shown = on_a_terminal([*words, "--no-progress"], box, interrupt_after=3)

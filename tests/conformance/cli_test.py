@@ -548,9 +548,9 @@ def wait_until_at_work(process):
     raise AssertionError(f"not at work after 120 s, or ended ({process.poll()})")
 
 
-def on_a_terminal(args, cwd, interrupt_at=None):
+def on_a_terminal(args, cwd, interrupt_at=None, interrupt_after=None):
     """Runs with stderr on a terminal; returns the status and what was shown. SIGINT comes once one of the texts in
-    `interrupt_at` is shown."""
+    `interrupt_at` is shown, or after so many seconds."""
     master, slave = pty.openpty()
     process = subprocess.Popen([*CLI, *args], cwd=cwd, stderr=slave, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     os.close(slave)
@@ -558,9 +558,10 @@ def on_a_terminal(args, cwd, interrupt_at=None):
     start = time.monotonic()
     os.set_blocking(master, False)
     while process.poll() is None and time.monotonic() - start < 200:
-        if interrupt_at is not None and any(text.encode() in shown for text in interrupt_at):
+        is_late = interrupt_after is not None and time.monotonic() - start > interrupt_after
+        if is_late or (interrupt_at is not None and any(text.encode() in shown for text in interrupt_at)):
             process.send_signal(signal.SIGINT)
-            interrupt_at = None
+            interrupt_at = interrupt_after = None
         try:
             shown += os.read(master, 4096)
         except (BlockingIOError, OSError):
