@@ -60,7 +60,7 @@ MemoryBudget memory_budget(const Device& device, std::uint64_t wanted = 0);
 
 struct StreamOptions {
   std::uint64_t memory = 0;       ///< for buffers on the device; 0: memory_budget(device).bytes
-  std::uint64_t block_bytes = 0;  ///< of the largest tensor of a block, about; 0: 32 MiB
+  std::uint64_t block_bytes = 0;  ///< of the largest tensor of a block, about; 0: 16 MiB, on CPU adapters 4
   /// Bytes read or written since the last call; called by threads of the evaluation's own.
   std::function<void(std::uint64_t)> advance{};
 };
