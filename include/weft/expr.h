@@ -45,7 +45,8 @@ struct BlockSource {
   /// Elements come with the first axis fastest (.npy files in Fortran order), not the last.
   bool fortran_order = false;
   /// Fills `out` with the elements [begin, end) along `axis`, dense in the order above. Called by one thread at a time,
-  /// not the caller's. An array without axes has one element along axis 0.
+  /// not the caller's. An array without axes has one element along axis 0. `out` is memory that the device takes the
+  /// block from: reading it back may be very slow.
   std::function<void(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out)> read;
 };
 
