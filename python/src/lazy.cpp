@@ -221,15 +221,17 @@ namespace {
 /// Operands that were recorded since the node was made are tensors of their own now, and may be too many together.
 void cut(LazyNode& node) {
   for (Measure{node}; !fits(node); Measure{node}) {
-    LazyNode* largest = nullptr;
+    // Held: while it is recorded another thread may record the node, which drops its operands then.
+    std::shared_ptr<LazyNode> largest;
     for (const LazyInput& input : node.inputs) {
       LazyNode* inner = pending_in(input);
       if (inner == nullptr) continue;
       Measure{*inner};
-      if (largest == nullptr || inner->tensors > largest->tensors) largest = inner;
+      if (largest == nullptr || inner->tensors > largest->tensors) largest = std::get<std::shared_ptr<LazyNode>>(input);
     }
     if (largest == nullptr) return;  // one operation alone always fits
     force(*largest);
+    if (node.value) return;
   }
 }
 
@@ -238,6 +240,7 @@ void cut(LazyNode& node) {
 const Tensor& force(LazyNode& node) {
   if (node.value) return *node.value;
   cut(node);
+  if (node.value) return *node.value;
   // The expression is read under the interpreter's lock; another thread may record it too, and the first one counts.
   Tensor made = Builder().run(node);
   if (!node.value) {
@@ -249,9 +252,9 @@ const Tensor& force(LazyNode& node) {
 
 void flush_readers(const Buffer& buffer) {
   const std::uint64_t allocation = buffer.allocation_id();
-  std::vector<LazyNode*> found;
+  std::vector<std::shared_ptr<LazyNode>> found;  // held: another thread may drop them while one is recorded
   for (LazyNode* node = newest; node != nullptr; node = node->before) {
-    if (node->held && !node->value && reads(*node, allocation)) found.push_back(node);
+    if (node->held && !node->value && reads(*node, allocation)) found.push_back(node->shared_from_this());
   }
   // Oldest first: later ones then read what the earlier ones made.
   for (auto node = found.rbegin(); node != found.rend(); ++node) force(**node);

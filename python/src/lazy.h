@@ -28,7 +28,7 @@ struct LazyNumber {
 using LazyInput = std::variant<std::monostate, std::shared_ptr<LazyNode>, Tensor, LazyNumber>;
 
 /// One operation whose result has not been asked for, or, once `value` is set, has.
-struct LazyNode {
+struct LazyNode : std::enable_shared_from_this<LazyNode> {
   using Kind = ops::ElementNode::Kind;
 
   LazyNode(Device on, Shape result_shape, DType result_dtype);

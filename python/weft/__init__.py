@@ -137,6 +137,7 @@ from weft._functions import (
     cumulative_prod,
     cumulative_sum,
     diff,
+    einsum,
     empty_like,
     eye,
     flip,

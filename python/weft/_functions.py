@@ -564,3 +564,113 @@ def tensordot(x1, x2, /, *, axes=2) -> Array:
         _weft.permute_dims(b, (*right, *keep_b)) if b.ndim else b, (inner, math.prod(b.shape[k] for k in keep_b))
     )
     return _weft.reshape(_weft.matmul(rows, columns), (*(a.shape[k] for k in keep_a), *(b.shape[k] for k in keep_b)))
+
+
+# -- einsum --------------------------------------------------------------------------------------------------------
+
+_EINSUM_FIX = "write letters for the axes of each array, a comma between arrays, and '->' with those of the result"
+
+
+def _einsum_terms(subscripts: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
+    """The labels of each array's axes and of the result's. Axes of an Ellipsis are labelled 0, 1, ... from the end."""
+    text = subscripts.replace(" ", "")
+    inputs, arrow, output = text.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(ranks):
+        raise InvalidArgument(
+            f"einsum: '{subscripts}' names {len(terms)} arrays, and {len(ranks)} are given", _EINSUM_FIX
+        )
+    most = 0
+    labels = []
+    for term, rank in zip(terms, ranks):
+        before, dots, after = term.partition("...")
+        wild = rank - len(before) - len(after)
+        if not all(c.isascii() and c.isalpha() for c in before + after) or wild < 0 or (wild and not dots):
+            raise InvalidArgument(f"einsum: '{term}' in '{subscripts}' for an array of {rank} axes", _EINSUM_FIX)
+        most = max(most, wild)
+        labels.append([*before, *(str(i) for i in reversed(range(wild))), *after])
+    stretched = [str(i) for i in reversed(range(most))]
+    if not arrow:
+        every = [c for term in labels for c in term]
+        return labels, stretched + sorted(c for c in set(every) if c.isalpha() and every.count(c) == 1)
+    before, dots, after = output.partition("...")
+    result = [*before, *(stretched if dots else []), *after]
+    known = {c for term in labels for c in term}
+    if len(set(result)) != len(result) or not set(result) <= known or (most and not dots):
+        raise InvalidArgument(
+            f"einsum: the result '{output}' of '{subscripts}'",
+            "name axes that the arrays have, each once, and '...' if they have it",
+        )
+    return labels, result
+
+
+def _with_axes(x: Array, labels: list[str], wanted: list[str]) -> Array:
+    """Axes in this order, with new ones of length 1 for labels that x lacks."""
+    x = _weft.permute_dims(x, tuple(labels.index(c) for c in wanted if c in labels)) if x.ndim else x
+    lengths = iter(x.shape)
+    return _weft.reshape(x, tuple(next(lengths) if c in labels else 1 for c in wanted))
+
+
+def _contract(a: Array, in_a: list[str], b: Array, in_b: list[str], kept: set[str]) -> tuple[Array, list[str]]:
+    batch = [c for c in in_a if c in in_b and c in kept]
+    inner = [c for c in in_a if c in in_b and c not in kept]
+    left, right = [c for c in in_a if c not in in_b], [c for c in in_b if c not in in_a]
+    labels = batch + left + right
+    if not inner:
+        return _weft.multiply(_with_axes(a, in_a, labels), _with_axes(b, in_b, labels)), labels
+    size = {**dict(zip(in_a, a.shape)), **dict(zip(in_b, b.shape))}
+
+    def matrices(x, own, rows, columns):
+        x = _with_axes(x, own, batch + rows + columns)
+        return _weft.reshape(x, tuple(math.prod(size[c] for c in part) for part in (batch, rows, columns)))
+
+    out = _weft.matmul(matrices(a, in_a, left, inner), matrices(b, in_b, inner, right))
+    return _weft.reshape(out, tuple(size[c] for c in labels)), labels
+
+
+def einsum(subscripts: str, *operands) -> Array:
+    """numpy.einsum of a string: sums of products over the axes that the result lacks, with matrix products, from left
+    to right. Repeated letters are diagonals; "..." broadcasts."""
+    if not isinstance(subscripts, str) or not operands:
+        raise InvalidArgument("einsum: no string and arrays given", "call einsum('ij,jk->ik', a, b)")
+    arrays = [_asarray(x) for x in operands]
+    terms, result = _einsum_terms(subscripts, [x.ndim for x in arrays])
+    sizes: dict[str, int] = {}
+    for x, term in zip(arrays, terms):
+        for c, n in zip(term, x.shape):
+            if sizes.setdefault(c, n) != n and 1 not in (n, sizes[c]):
+                raise InvalidArgument(
+                    f"einsum: axis '{c}' of '{subscripts}' has lengths {sizes[c]} and {n}", "make them equal"
+                )
+            sizes[c] = n if sizes[c] == 1 else sizes[c]
+    parts: list[tuple[Array, list[str]]] = []
+    for x, term in zip(arrays, terms):
+        # An axis of length 1 where others have more is no axis; a label twice is a diagonal.
+        keep = [n == sizes[c] for c, n in zip(term, x.shape)]
+        x = x[tuple(slice(None) if k else 0 for k in keep)]
+        term = [c for c, k in zip(term, keep) if k]
+        for c in set(term):
+            while term.count(c) > 1:
+                i = term.index(c)
+                j = term.index(c, i + 1)
+                x = diagonal(moveaxis(x, (i, j), (-2, -1)))
+                term = term[:i] + term[i + 1 : j] + term[j + 1 :] + [c]
+        parts.append((x, term))
+    while True:
+        # Of the first array, what no other and not the result has is summed now.
+        x, term = parts[0]
+        later = set(result).union(*(t for _, t in parts[1:]))
+        alone = tuple(k for k, c in enumerate(term) if c not in later)
+        if alone:
+            x = _weft.any(x, alone) if x.dtype == _convert.BOOL else _weft.sum(x, alone)
+            term = [c for c in term if c in later]
+        if len(parts) == 1:
+            break
+        y, others = parts[1]
+        kept = set(result).union(*(t for _, t in parts[2:]))
+        alone = tuple(k for k, c in enumerate(others) if c not in kept and c not in term)
+        if alone:
+            y = _weft.any(y, alone) if y.dtype == _convert.BOOL else _weft.sum(y, alone)
+            others = [c for k, c in enumerate(others) if k not in alone]
+        parts[:2] = [_contract(x, term, y, others, kept)]
+    return _with_axes(x, term, result)

@@ -305,6 +305,19 @@ def test_integers_compare_with_any_integer(server, name, op):
             np.testing.assert_array_equal(got, eval(text, {"x": wide}).astype(bool), text)
 
 
+@pytest.mark.parametrize("op", ["==", "!=", "<", "<=", ">", ">="])
+def test_signed_integers_compare_with_unsigned(server, op):
+    arrays = {"a": INTEGERS["i"][:, None], "b": INTEGERS["u"]}
+    for text in (f"a {op} b", f"b {op} a"):
+        got, _ = server.eval(text, **arrays)
+        np.testing.assert_array_equal(got, eval(text, arrays), text)
+
+
+def test_clip_where_limits_cross(server):
+    x = np.array([-1, 2, 5], np.float32)
+    np.testing.assert_array_equal(server.eval("clip(x, 3, 1)", x=x)[0], np.clip(x, 3, 1))
+
+
 @pytest.mark.parametrize("text, words", [
     ("group_norm(x, 3)", "3 groups do not divide the 4 channels"),
     ("group_norm(x, 2, y)", "the weight has shape (3,)"),

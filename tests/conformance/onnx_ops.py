@@ -292,6 +292,11 @@ def cast(n, x, dtype):
     return weft.astype(x, target)
 
 
+@op("Einsum")
+def _einsum(n, *arrays):
+    return weft.einsum(n.get("equation"), *(n.array(x) for x in arrays))
+
+
 @op("Cast")
 def _cast(n, x):
     return cast(n, x, held_of_onnx(n.get("to")))

@@ -198,6 +198,41 @@ def test_refused_with_a_fix(call):
         call(weft.asarray(X))
 
 
+EINSUMS = [
+    "ij,jk->ik", "ij,jk", "ii", "ii->i", "ij->ji", "ij->", "i,i", "i,j->ij", "bij,bjk->bik", "...ij,...jk->...ik",
+    "...ij->...ji", "ij,ij->ij", "ij,j->i", "ijk,jil->kl", "bhqd,bhkd->bhqk", "ij,jk,kl,lm", "i->...", "ijj->i",
+    "iijj->ij", "ij,i->", "ab,bc,ca->", "...a,ab->...b", "ij , jk -> ki", "->",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EINSUMS)
+def test_einsum(text):
+    rng = np.random.default_rng(0)
+    terms = text.replace(" ", "").split("->")[0].split(",")
+    for dtype in ("float32", "int32", "bool", "float16"):
+        for one in (3, 1, 0):
+            lengths = {c: 2 + k % 4 for k, c in enumerate("abcdhijklmqd")} | {"j": one}
+            arrays = [
+                rng.integers(-3, 4, [2 if c == "." else lengths[c] for c in t.replace("...", ".")]).astype(dtype)
+                for t in terms
+            ]
+            try:
+                want = np.einsum(text, *arrays)
+            except ValueError:  # text puts a result's ... where no array has one
+                continue
+            got = weft.einsum(text, *arrays)
+            assert got.dtype == dtype and got.shape == want.shape
+            np.testing.assert_allclose(got.numpy(), want, rtol=2e-3)
+    stretched = (np.arange(3.0, dtype=np.float32)[:, None], np.arange(6.0, dtype=np.float32).reshape(3, 2))
+    same(weft.einsum("ij,ij->ij", *stretched), np.einsum("ij,ij->ij", *stretched))
+
+
+@pytest.mark.parametrize("text", ["ij,jk", "i", "ij->ii", "ij->k", "i1", "...", 5, "...i->i"])
+def test_einsum_refuses(text):
+    with pytest.raises(ValueError, match="Fix: "):
+        weft.einsum(text, X) if text != "..." else weft.einsum("...->", X, X)
+
+
 def test_gemm_of_several_dtypes():
     i, u, h = np.array([[1, -2]], np.int32), np.array([[3], [4]], np.uint32), np.array([[2], [3]], np.float16)
     same(weft.linalg.gemm(i, weft.ones((2, 2))), [[-1, -1]])
