@@ -3,7 +3,6 @@ import json
 import os
 import pathlib
 import re
-import shlex
 import statistics
 import struct
 import sys
@@ -269,20 +268,20 @@ class Session:
             entry.error = str(e)
 
     def run_in_blocks(self, results):
-        """Rows eval/EXPRESSION: `weft eval` of a large file in blocks, beside the slowest of its parts (stream_eval.py)."""
+        """Rows eval/EXPRESSION: an evaluation of a large file in blocks, beside the slowest of its parts (in_blocks.cpp)."""
         if not re.search(self.args.filter, "eval/"):
             return
         if self.out_of_time():
-            results.note("no time was left for weft eval in blocks")
+            results.note("no time was left for evaluations in blocks")
             return
         size, seconds = ("192M", 15) if self.cpu else ("2G", 20)
         for side in self.sides:
-            path = side.folder / "weft"
+            path = side.folder / "weft_bench_in_blocks"
             try:
                 if not path.exists():
-                    raise WorkerError("no weft among the programs")
+                    raise WorkerError(f"no {path.name} among the programs")
                 with tempfile.TemporaryDirectory() as folder:
-                    run_once([sys.executable, str(PEERS.parent / "stream_eval.py"), "--weft", shlex.join([*side.launch, str(path)]), "--bytes", size,
+                    run_once([*side.launch, str(path), "--bytes", size,
                               "--dir", folder, "--seconds", str(seconds), "--json", f"{folder}/out.json"], self.env, 10 * self.args.row_limit)
                     with open(f"{folder}/out.json") as file:
                         found = json.load(file)["results"]
@@ -299,7 +298,7 @@ class Session:
                     entry.seconds = [of(s) for s in told["samples"]]
                     entry.work = {"part": told["slowest"]}
                     results.add(side, entry, lambda: [])
-            print("weft eval in blocks: " + ", ".join(f"{e} {t['share_of_slowest']:.2f} of {t['slowest']}" for e, t in found.items()), flush=True)
+            print("evaluations in blocks: " + ", ".join(f"{e} {t['share_of_slowest']:.2f} of {t['slowest']}" for e, t in found.items()), flush=True)
 
     # -- Weft's Python package beside ONNX Runtime's --------------------------------------------------------------------
 

@@ -45,7 +45,8 @@ struct BlockSource {
   /// Elements come with the first axis fastest (.npy files in Fortran order), not the last.
   bool fortran_order = false;
   /// Fills `out` with the elements [begin, end) along `axis`, dense in the order above. Called by one thread at a time,
-  /// not the caller's. An array without axes has one element along axis 0.
+  /// not the caller's. An array without axes has one element along axis 0. `out` is memory that the device takes the
+  /// block from: reading it back may be very slow.
   std::function<void(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out)> read;
 };
 
@@ -60,7 +61,7 @@ MemoryBudget memory_budget(const Device& device, std::uint64_t wanted = 0);
 
 struct StreamOptions {
   std::uint64_t memory = 0;       ///< for buffers on the device; 0: memory_budget(device).bytes
-  std::uint64_t block_bytes = 0;  ///< of the largest tensor of a block, about; 0: 32 MiB
+  std::uint64_t block_bytes = 0;  ///< of the largest tensor of a block, about; 0: 16 MiB, on CPU adapters 4
   /// Bytes read or written since the last call; called by threads of the evaluation's own.
   std::function<void(std::uint64_t)> advance{};
 };

@@ -109,7 +109,8 @@ class ComputableFile {
   void read(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out);
   /// All of it.
   HostArray load();
-  /// The conversion's note, about what was read so far; nothing where there is no conversion.
+  /// The conversion's note, about what was read since the last read from the first element on; nothing where there is
+  /// no conversion.
   std::optional<std::string> note() const;
 
  private:
@@ -121,10 +122,11 @@ class ComputableFile {
   std::optional<std::string> whole_note_;
 };
 
-/// Writes a version 1.0 .npy (C order, little endian, data at a multiple of 64), atomically: a temporary file beside
-/// `path`, flushed, then renamed. On failure throws Error{io_error} and leaves no file and no temporary behind; a file
-/// that was there stays as it was. Symbolic links are followed; a pipe or device (/dev/stdout) is written directly.
-/// Error{unsupported} for bf16, which .npy lacks; Error{invalid_argument} when `bytes` and `shape` disagree.
+/// Writes a version 1.0 .npy (C order, little endian, data at a multiple of 64), atomically: a file without a name
+/// beside `path` (a temporary one where the file system has no such files), flushed, then put in place. On failure
+/// throws Error{io_error} and leaves nothing behind, nor does a process that is killed (but for the temporary one); a
+/// file that was there stays as it was. Symbolic links are followed; a pipe or device (/dev/stdout) is written
+/// directly. Error{unsupported} for bf16, which .npy lacks; Error{invalid_argument} when `bytes` and `shape` disagree.
 void save_npy(const std::filesystem::path& path, FileDType dtype, const Shape& shape, std::span<const std::byte> bytes);
 inline void save_npy(const std::filesystem::path& path, DType dtype, const Shape& shape,
                      std::span<const std::byte> bytes) {
@@ -135,9 +137,9 @@ inline void save_npy(const std::filesystem::path& path, DType dtype, const Shape
 /// stays. One thread at a time.
 class NpyWriter {
  public:
-  /// Makes the temporary file and takes the room it needs, where the file system can tell. Throws as save_npy does.
+  /// Makes the file and takes the room it needs, where the file system can tell. Throws as save_npy does.
   NpyWriter(const std::filesystem::path& path, FileDType dtype, const Shape& shape);
-  /// Removes the temporary file unless finish() returned.
+  /// Removes what was written unless finish() returned.
   ~NpyWriter();
   NpyWriter(const NpyWriter&) = delete;
   NpyWriter& operator=(const NpyWriter&) = delete;
@@ -147,7 +149,8 @@ class NpyWriter {
   void write(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes);
   /// Flushes, and renames. Throws Error{invalid_argument} when fewer bytes were written than the array has.
   void finish();
-  /// The file to remove if the process is to end before finish(); empty for a pipe or device.
+  /// The file to remove if the process is to end before finish(); empty where there is none: while the file has no
+  /// name, and for a pipe or device.
   const std::filesystem::path& temporary() const noexcept;
 
  private:

@@ -1,9 +1,10 @@
 // weft/tune.h - measuring which kernels a device runs fastest, ahead of time.
 //
-// Ops that have more than one way to work (products, convolutions) choose by a table that ships with Weft. weft::tune
-// measures the ways on the device at hand and keeps what was best, by classes of shapes, in memory for this device and
-// on disk for all that come after it with the same implementation, adapter and driver. Nothing measures unless it is
-// called; devices read what is stored when they open (DeviceOptions::tuning, WEFT_TUNE=off). docs/tuning.md has more.
+// Ops that have more than one way to work (products, convolutions, attention, softmax and norms, reductions) choose by
+// a table that ships with Weft. weft::tune measures the ways on the device at hand and keeps what was best, by classes
+// of shapes, in memory for this device and on disk for all that come after it with the same implementation, adapter and
+// driver. Nothing measures unless it is called; devices read what is stored when they open (DeviceOptions::tuning,
+// WEFT_TUNE=off). docs/tuning.md has more.
 #pragma once
 
 #include <chrono>
@@ -37,8 +38,8 @@ struct TuneOptions {
   std::vector<std::string> ops{};     ///< empty: all
   std::vector<DType> dtypes{};        ///< empty: all that the op is tuned for and the device has
   std::vector<std::string> shapes{};  ///< of the one op that is named then; empty: its usual ones
-  /// No shape is begun after this long, and none that would end later is kept. At least one candidate is compiled and
-  /// run in between, so the call may take that much longer.
+  /// The op that has had the least of it goes on next. No shape is begun after this long, and none that would end later
+  /// is kept. At least one candidate is compiled and run in between, so the call may take that much longer.
   std::chrono::nanoseconds budget = std::chrono::seconds(30);
   bool again = false;  ///< measure classes that have a choice already
   bool keep = true;    ///< take the choices, in this device and on disk; false: only measure

@@ -77,6 +77,11 @@ HostBytes download(const Tensor& tensor, Progress* progress) {
   return out;
 }
 
+bool is_written_in_place(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
+}
+
 void check_output(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -92,8 +97,7 @@ void check_output(const std::filesystem::path& path) {
     fail(fmt::format("there is no folder '{}'", folder.string()), "make the folder first, or correct the path");
   }
   const bool exists = std::filesystem::exists(path, error);
-  const bool special = exists && !std::filesystem::is_regular_file(path, error);  // a device or pipe, written in place
-  const bool writable = special
+  const bool writable = is_written_in_place(path)
                             ? access(path.c_str(), W_OK) == 0
                             : access(folder.c_str(), W_OK | X_OK) == 0 && (!exists || access(path.c_str(), W_OK) == 0);
   if (!writable) fail("no permission to write there", "choose another path, or change its permissions");
@@ -108,10 +112,8 @@ bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b
 }
 
 void save(const std::filesystem::path& path, const Tensor& like, const HostBytes& bytes) {
-  std::error_code error;
-  const bool special = std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
   std::optional<HoldInterrupts> hold;
-  if (!special) hold.emplace();
+  if (!is_written_in_place(path)) hold.emplace();
   io::save_npy(path, like.dtype(), like.shape(), bytes.span());
 }
 

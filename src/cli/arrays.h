@@ -38,6 +38,9 @@ struct HostBytes {
 };
 HostBytes download(const Tensor& tensor, Progress* progress = nullptr);
 
+/// A pipe or device: what is written there is gone from us at once.
+bool is_written_in_place(const std::filesystem::path& path);
+
 /// Throws Error{io_error} when `path` can't be written later: no such folder, no permission, a folder itself; or when
 /// it has the name of a format that is not written. Creates nothing.
 void check_output(const std::filesystem::path& path);

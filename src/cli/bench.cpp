@@ -102,8 +102,8 @@ struct Params {{ turns: u32, seed: f32 }}
 class Bench {
  public:
   /// Ops run on a device for the library's kernels, as `weft eval` does; kernels written here on one for a user's.
-  Bench(Device library, Device user, double seconds)
-      : device_(std::move(library)), user_device_(std::move(user)), seconds_(seconds) {
+  Bench(const Device& library, const Device& user, double seconds)
+      : device_(library), user_device_(user), seconds_(seconds) {
     is_cpu_ = device_.adapter().type == AdapterType::cpu;
   }
 

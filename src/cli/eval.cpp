@@ -99,23 +99,24 @@ void evaluate(const EvalOptions& options) {
 
   std::optional<Profiler> profiler = start_profile(options.common.trace, *device);
   std::optional<Tensor> tensor;
-  bool streams = decision.streams();
-  if (!streams) {
+  for (bool tried = false; !tried;) {
     try {
-      tensor = evaluate_at_once(expression, *device, *inputs, progress, report);
+      tensor = decision.streams()
+                   ? evaluate_in_blocks(expression, *device, sources,
+                                        {.memory = decision.memory(), .block_bytes = options.stream.block_bytes},
+                                        decision.plan(), result.type, options.output, result.bytes, progress, report)
+                   : evaluate_at_once(expression, *device, *inputs, progress, report);
+      tried = true;
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::out_of_memory || !decision.falls_back()) throw;
-      print_note("the device ran out of memory: once more, in blocks (--memory says how much there is)");
+      const bool final = error.code() != ErrorCode::out_of_memory ||
+                         (decision.streams() && is_written_in_place(options.output)) || !decision.falls_back();
+      if (final) throw;
+      print_note(fmt::format("the device ran out of memory: once more, in {} blocks (--memory says how much there is)",
+                             decision.plan().blocks));
       device->trim();
-      streams = true;
     }
   }
-  if (streams) {
-    const StreamOptions stream{.memory = decision.memory(), .block_bytes = options.stream.block_bytes};
-    tensor = evaluate_in_blocks(expression, *device, sources, stream, decision.plan(), result.type, options.output,
-                                result.bytes, progress, report);
-    inputs->print_notes();
-  }
+  if (decision.streams()) inputs->print_notes();
   if (tensor) deliver(options, *tensor, result, progress, report);
   const std::optional<Trace> trace = finish_profile(profiler);
   progress.finish();
@@ -145,7 +146,8 @@ void add_eval(CLI::App& app) {
                    "is the result")
       ->required();
   command->add_option("INPUTS", options->inputs, "name=FILE (.npy, .npz:array, .safetensors:tensor) or name=NUMBER");
-  command->add_option("-o,--output", options->output, "Write the result to this .npy file instead of printing it");
+  command->add_option("-o,--output", options->output,
+                      "Write the result to this .npy file instead of printing it; - is the standard output");
   add_stream_options(*command, options->stream);
   add_common_options(*command, options->common);
   command->footer(
@@ -157,7 +159,16 @@ void add_eval(CLI::App& app) {
       "  weft eval '(x - mean(x, 0)) / std(x, 0)' x=80GB.npy -o y.npy --memory 4G\n"
       "Files larger than the device's memory are read and written in blocks where the expression allows it.\n"
       "A number is a number: for a file named 3 write ./3.");
-  command->callback([options] { evaluate(*options); });
+  command->callback([options] {
+    if (options->output == "-") {
+      if (options->common.json) {
+        throw Error(ErrorCode::invalid_argument, "-o - and --json both go to the standard output",
+                    "name a file for one of them");
+      }
+      options->output = "/dev/stdout";
+    }
+    evaluate(*options);
+  });
 }
 
 }  // namespace weft::cli

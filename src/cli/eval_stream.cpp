@@ -2,9 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "cli/interrupt.h"
 #include "cli/progress.h"
@@ -23,7 +21,7 @@ void add_stream_options(CLI::App& command, EvalStreamOptions& to) {
                   "free memory where the device uses the host's, else 2G)")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::PositiveNumber);
-  command.add_option("--block-bytes", to.block_bytes, "Bytes of the largest array of a block (32M)")
+  command.add_option("--block-bytes", to.block_bytes, "Bytes of the largest array of a block (16M; 4M on CPU devices)")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::PositiveNumber);
 }
@@ -51,10 +49,14 @@ StreamDecision::StreamDecision(const Expression& expression, const Device& devic
 
 bool StreamDecision::falls_back() {
   if (options_.never) return false;
-  memory_ = std::min(memory_, device_.stats().peak_bytes / 2);
+  // Less each time, so that there is an end; a device that had no room for the first array tells nothing.
+  const std::uint64_t had = streams_ ? plan().bytes : device_.stats().peak_bytes;
+  memory_ = std::min(memory_ / 2, had != 0 ? had / 2 : memory_);
+  if (memory_ == 0) return false;
   plan_.reset();
   make_plan();
-  return !plan().refusal;
+  streams_ = !plan().refusal;
+  return streams_;
 }
 
 void StreamDecision::make_plan() {
@@ -74,8 +76,7 @@ std::optional<Tensor> evaluate_in_blocks(const Expression& expression, const Dev
   std::optional<UnfinishedFile> unfinished;
   std::unique_ptr<io::NpyWriter> file;
   if (plan.result_axis && !output.empty()) {
-    std::error_code error;
-    const bool special = std::filesystem::exists(output, error) && !std::filesystem::is_regular_file(output, error);
+    const bool special = is_written_in_place(output);
     std::optional<HoldInterrupts> hold;  // until the handler knows of the file
     if (!special) hold.emplace();
     file = std::make_unique<io::NpyWriter>(output, io::file_dtype(result.dtype), result.shape);

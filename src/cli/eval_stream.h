@@ -34,7 +34,8 @@ class StreamDecision {
   StreamDecision(const Expression& expression, const Device& device, const Expression::Types& types,
                  const Expression::Sources& sources, const EvalStreamOptions& options);
   bool streams() const noexcept { return streams_; }
-  /// After all at once ran out of device memory: whether blocks are left to try, with half of what the device gave.
+  /// After the device ran out of memory: whether blocks are left to try, with half of what the device gave to all at
+  /// once, or half of what the blocks so far took. streams() follows.
   bool falls_back();
   /// For evaluate_in_blocks.
   std::uint64_t memory() const noexcept { return memory_; }

@@ -5,6 +5,8 @@
 #include <csignal>
 #include <string_view>
 
+#include "io/mapping.h"
+
 namespace weft::cli {
 namespace {
 
@@ -42,6 +44,19 @@ void handle(int signal) {
   pending = signal;
 }
 
+/// Reading a mapped file behind its new end. Drivers map files of their own, about which we can't tell.
+void cut_short(int signal, siginfo_t* info, void*) {
+  if (!io::in_mapped_file(info->si_addr)) {
+    std::signal(signal, SIG_DFL);
+    return;  // to the same fault
+  }
+  constexpr std::string_view kText =
+      "weft: an input file became shorter while it was read\nFix: let the writer of the file finish first.\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kText.data(), kText.size());
+  if (unfinished != nullptr) unlink(unfinished);
+  _exit(2);
+}
+
 }  // namespace
 
 void install_interrupt_handler() {
@@ -55,6 +70,11 @@ void install_interrupt_handler() {
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
     sigaction(signal, &action, nullptr);
   }
+  action = {};
+  action.sa_sigaction = cut_short;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 HoldInterrupts::HoldInterrupts() noexcept {

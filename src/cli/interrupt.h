@@ -1,4 +1,4 @@
-// cli/interrupt.h - Ctrl-C.
+// cli/interrupt.h - Ctrl-C and other signals.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,8 @@ namespace weft::cli {
 
 /// From now on SIGINT and SIGTERM end the process at once, with status 130 and 143; SIGHUP, SIGQUIT and SIGPIPE (a
 /// closed terminal, a reader that has left) as they do by default. None leaves an unfinished file. The driver frees
-/// what the GPU holds.
+/// what the GPU holds. An input file that is cut short while it is mapped ends the process with a message and status
+/// 2.
 void install_interrupt_handler();
 
 /// While one lives, a signal waits until the output file is whole; a second signal does not wait.

@@ -213,14 +213,18 @@ void add_tune(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "tune", "Measure which kernels this device runs fastest, and keep that for all programs that use Weft");
-  command->add_option("--ops", options->ops, "Tune these only: matmul, matmul_int8, conv")->delimiter(',');
+  command
+      ->add_option("--ops", options->ops,
+                   "Tune these only: matmul, attention, rows (softmax, norms), reduce, matmul_int8, conv")
+      ->delimiter(',');
   command->add_option("--dtypes", options->dtypes, "For these only: float32, float16, uint32 (matmul_int8)")
       ->delimiter(',');
   command
       ->add_option(
           "--shapes", options->shapes,
           "Of the one op named: MxNxK for matmul (a t behind it: the second matrix lies turned); for conv batch x "
-          "channels x height x width x filters x window, then /stride, then g and groups")
+          "channels x height x width x filters x window, then /stride, then g and groups; for attention batch x heads "
+          "x kv heads x queries x keys x dim; for rows and reduce ROWSxLENGTH (a t behind it: along the first axis)")
       ->delimiter(',');
   command->add_option("--budget", options->budget, "Seconds; no shape is begun after them (30)");
   command->add_flag("--again", options->again, "Also measure what has a choice already");
@@ -234,7 +238,9 @@ void add_tune(CLI::App& app) {
       "  weft tune\n"
       "  weft tune --budget 300\n"
       "  weft tune --ops matmul --shapes 4096x11008x4096t,1x4096x4096t --dtypes float16\n"
+      "  weft tune --ops attention --shapes 1x32x8x1x8192x128\n"
       "  weft tune --list\n"
+      "The op that has had the least time goes on next, so that each has its share of the budget.\n"
       "Each choice is stored as soon as it is made, beside the compiled pipelines ($XDG_CACHE_HOME/weft/tuning), for "
       "this\n"
       "device, driver and WebGPU implementation; a second run goes on where the first one stopped. WEFT_TUNE=off "

@@ -15,7 +15,7 @@ namespace weft::dispatch {
 /// copies it once more. May be handed from thread to thread; one at a time.
 class UploadSlot {
  public:
-  explicit UploadSlot(Device device) noexcept : device_(std::move(device)) {}
+  explicit UploadSlot(const Device& device) noexcept : device_(device) {}
 
   /// `size` bytes to be written, and not to be read: that may be very slow. Waits until the device has taken what was
   /// sent before, up to the device's wait_timeout. Throws Error{out_of_memory}, {timed_out} or {device_lost}.

@@ -113,7 +113,11 @@ Tensor Expression::evaluate(const Device& device, const Values& inputs, EvalStat
 
 namespace {
 
-constexpr std::uint64_t kBlockBytes = std::uint64_t{32} << 20;
+/// Of the largest tensor of a block, where the caller does not say. Large enough that what each block costs the host
+/// (some 100 us) is little beside its transfer; a CPU device's block better stays in a core's cache between the stages
+/// (docs/decisions/007).
+constexpr std::uint64_t kBlockBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kBlockBytesOnCpu = std::uint64_t{4} << 20;
 
 const TensorType& type_of(const BlockSource& source) {
   return source.type;
@@ -185,7 +189,8 @@ StreamChecked check_stream(const expr::Program& program, const Device& device, c
     }
   }
   const std::uint64_t memory = options.memory != 0 ? options.memory : memory_budget(device).bytes;
-  const std::uint64_t block = options.block_bytes != 0 ? options.block_bytes : kBlockBytes;
+  const std::uint64_t usual = device.adapter().type == AdapterType::cpu ? kBlockBytesOnCpu : kBlockBytes;
+  const std::uint64_t block = options.block_bytes != 0 ? options.block_bytes : usual;
   out.choice = expr::choose_blocks(graph, out.checked.plan.result, sources,
                                    {memory, block, device.limits().max_storage_binding_size});
   if (!out.choice.blocks) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "io/malformed.h"
 #include "io/mapping.h"
@@ -20,18 +22,39 @@ namespace {
 
 constexpr std::string_view kCheckSpace = "check the free space and the permissions of the directory";
 
-/// An open file that is removed again unless it is kept.
+/// " (4096 bytes are free there)", where the system tells.
+std::string free_space(int fd) {
+  struct statvfs info{};
+  if (::fstatvfs(fd, &info) != 0) return {};
+  return fmt::format(" ({} bytes are free there)", static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize);
+}
+
+/// Throws about a write of `size` bytes that failed with `error`.
+[[noreturn]] void write_error(std::string_view shown, int fd, std::uint64_t size, std::uint64_t offset, int error) {
+  if (error == EFBIG) {
+    system_error(shown, fmt::format("cannot write {} bytes behind byte {}", size, offset), error,
+                 "raise the limit of file sizes (ulimit -f), or write to a file system that has larger files");
+  }
+  const bool full = error == ENOSPC || error == EDQUOT;
+  system_error(
+      shown, fmt::format("cannot write {} bytes behind byte {}{}", size, offset, full ? free_space(fd) : std::string()),
+      error, kCheckSpace);
+}
+
+/// An open file that is gone again unless it is kept. It has no name before, where the file system can do that: then
+/// even a process that is killed leaves nothing.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::filesystem::path& directory, std::string_view shown) {
-    std::random_device random;
-    // The name is short and independent of the target's, which may already be as long as the system allows.
+  TemporaryFile(const std::filesystem::path& directory, std::string_view shown, AtomicFile::Temporary how)
+      : directory_(directory) {
+    if (how == AtomicFile::Temporary::unnamed_if_possible && open_unnamed()) return;
     do {
-      path_ = directory / fmt::format(".weft-{}-{:08x}.tmp", ::getpid(), random());
+      path_ = new_name();
       fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     } while (fd_ < 0 && errno == EEXIST);
     if (fd_ < 0) {
       const int error = errno;
+      path_.clear();
       system_error(shown, "cannot write", error,
                    error == ENOENT ? "create the directory first" : "choose a directory that you may write to");
     }
@@ -40,25 +63,55 @@ class TemporaryFile {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile() {
     if (fd_ >= 0) ::close(fd_);
-    if (!renamed_) ::unlink(path_.c_str());
+    if (!path_.empty()) ::unlink(path_.c_str());
   }
 
   int fd() const noexcept { return fd_; }
+  /// Empty while it has no name.
   const std::filesystem::path& path() const noexcept { return path_; }
 
   void rename_to(const std::filesystem::path& target, std::string_view shown) {
+    if (path_.empty()) give_name(shown);
     // Some file systems report a failed write only here.
     const int closed = ::close(fd_);
     fd_ = -1;
     if (closed != 0) system_error(shown, "cannot write", errno, kCheckSpace);
     if (::rename(path_.c_str(), target.c_str()) != 0) system_error(shown, "cannot write", errno, kCheckSpace);
-    renamed_ = true;
+    path_.clear();
   }
 
  private:
+  /// Short and independent of the target's, which may already be as long as the system allows.
+  std::filesystem::path new_name() { return directory_ / fmt::format(".weft-{}-{:08x}.tmp", ::getpid(), random_()); }
+
+  std::string link_to_itself() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
+  bool open_unnamed() {
+#ifdef O_TMPFILE
+    fd_ = ::open(directory_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (fd_ < 0) return false;
+    if (::access(link_to_itself().c_str(), F_OK) == 0) return true;  // by which it gets its name
+    ::close(std::exchange(fd_, -1));
+#endif
+    return false;
+  }
+
+  /// A name beside the target, since a link can't replace a file; the rename that follows at once can.
+  void give_name(std::string_view shown) {
+    std::filesystem::path name;
+    int failed = 0;
+    do {
+      name = new_name();
+      failed = ::linkat(AT_FDCWD, link_to_itself().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+    } while (failed != 0 && errno == EEXIST);
+    if (failed != 0) system_error(shown, "cannot write", errno, kCheckSpace);
+    path_ = std::move(name);
+  }
+
+  std::random_device random_;
+  const std::filesystem::path directory_;
   std::filesystem::path path_;
   int fd_ = -1;
-  bool renamed_ = false;
 };
 
 /// Where a chain of symbolic links ends, whether or not a file is there yet.
@@ -85,7 +138,7 @@ struct AtomicFile::State {
   int fd() const { return file ? file->fd() : direct.value().get(); }
 };
 
-AtomicFile::AtomicFile(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
+AtomicFile::AtomicFile(const std::filesystem::path& path, Temporary how) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.shown = path.string();
   if (s.shown.empty() || s.shown.find('\0') != std::string::npos) {
@@ -93,6 +146,8 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : state_(std::make_uni
   }
   struct stat info{};
   const bool exists = ::stat(s.shown.c_str(), &info) == 0;
+  // Said now, and not when all is written.
+  if (!exists && errno == ENAMETOOLONG) system_error(s.shown, "cannot write", errno, "choose a shorter name");
   if (exists && S_ISDIR(info.st_mode)) system_error(s.shown, "cannot write", EISDIR, "name a file in it");
   if (exists && !S_ISREG(info.st_mode)) {
     s.direct.emplace(::open(s.shown.c_str(), O_WRONLY | O_CLOEXEC));
@@ -105,7 +160,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : state_(std::make_uni
   }
   s.target = followed(path, s.shown);
   s.directory = s.target.has_parent_path() ? s.target.parent_path() : ".";
-  s.file.emplace(s.directory, s.shown);
+  s.file.emplace(s.directory, s.shown, how);
   if (exists) ::fchmod(s.file->fd(), info.st_mode & 0777);  // best effort: the owner may differ
 }
 
@@ -117,7 +172,7 @@ void AtomicFile::reserve(std::uint64_t size) {
   // Not posix_fallocate, which writes where the file system can't take room ahead.
   if (::fallocate(state_->file->fd(), 0, 0, static_cast<off_t>(size)) == 0) return;
   if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) {
-    system_error(state_->shown, fmt::format("cannot write {} bytes", size), errno, kCheckSpace);
+    write_error(state_->shown, state_->file->fd(), size, 0, errno);
   }
 #endif
 }
@@ -137,7 +192,7 @@ void AtomicFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     const ssize_t n =
         s.direct ? ::write(s.fd(), left.data(), most) : ::pwrite(s.fd(), left.data(), most, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) system_error(s.shown, "cannot write", errno, kCheckSpace);
+    if (n < 0) write_error(s.shown, s.file ? s.fd() : -1, left.size(), offset, errno);
     left = left.subspan(static_cast<std::size_t>(n));
     offset += static_cast<std::uint64_t>(n);
   }

@@ -9,18 +9,23 @@
 
 namespace weft::io {
 
-/// Replaces the content of `path` by the given pieces, one after another: writes a temporary file in the same
-/// directory, flushes it to the disk, renames it. A symbolic link is followed, an existing file's permissions stay; a
-/// pipe or device (/dev/stdout) has no content to protect and is written directly. Blocks until the data are on disk.
-/// Throws Error{io_error} with the system's text, and then `path` is as before and no temporary is left.
+/// Replaces the content of `path` by the given pieces, one after another: writes a file without a name in the same
+/// directory, flushes it to the disk, names it; nothing is left of it if the process is killed before. Where the file
+/// system has no such files, a temporary one is renamed. A symbolic link is followed, an existing file's permissions
+/// stay; a pipe or device (/dev/stdout) has no content to protect and is written directly. Blocks until the data are on
+/// disk. Throws Error{io_error} with the system's text, and then `path` is as before and no temporary is left.
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);
 
 /// The same in parts: what was written appears under the path with finish(). One thread at a time.
 class AtomicFile {
  public:
-  /// Makes the temporary file, or opens the pipe or device. Throws as above.
-  explicit AtomicFile(const std::filesystem::path& path);
-  /// Removes the temporary file unless finish() returned.
+  enum class Temporary {
+    unnamed_if_possible,
+    named,  ///< for tests: as where the file system can't do without
+  };
+  /// Makes the file that takes the content, or opens the pipe or device. Throws as above.
+  explicit AtomicFile(const std::filesystem::path& path, Temporary how = Temporary::unnamed_if_possible);
+  /// Removes what was written unless finish() returned.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -31,7 +36,8 @@ class AtomicFile {
   /// Error{unsupported} else.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
   void finish();
-  /// Empty for a pipe or device.
+  /// The file to remove if the process is to end before finish(); empty where there is none: the file has no name yet,
+  /// or this is a pipe or device.
   const std::filesystem::path& temporary() const noexcept;
 
  private:

@@ -157,6 +157,7 @@ DType ComputableFile::dtype() const {
 
 void ComputableFile::read(std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
   if (type_ == file_.dtype()) return file_.read(axis, begin, end, out);
+  if (begin == 0) overflows_ = 0;  // once more from the start: each value counts once
   raw_.resize(out.size() / size_of(type_) * size_of(file_.dtype()));
   file_.read(axis, begin, end, raw_);
   Shape block = file_.shape();

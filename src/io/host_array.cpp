@@ -75,6 +75,10 @@ RawArray raw_array(const ArrayLayout& layout, const Memory& data, std::string_vi
   return {layout, data.part(0, size), std::string(name)};
 }
 
+bool is_normal(const ArrayLayout& layout) noexcept {
+  return layout.dtype != FileDType::bool_ && !(layout.big_endian && unit_size(layout.dtype) > 1);
+}
+
 void normalise(const ArrayLayout& layout, std::span<std::byte> bytes) {
   const std::size_t unit = unit_size(layout.dtype);
   if (layout.big_endian && unit > 1) swap_copy(bytes, unit, bytes.data());

@@ -31,7 +31,9 @@ struct RawArray {
 /// Error{io_error} "truncated" when `data` is too short for the layout; surplus bytes are cut off.
 RawArray raw_array(const ArrayLayout& layout, const Memory& data, std::string_view name);
 
-/// Foreign byte order, and bools other than 0 and 1, made right in place.
+/// Whether normalise() has nothing to do.
+bool is_normal(const ArrayLayout& layout) noexcept;
+/// Foreign byte order, and bools other than 0 and 1, made right in place. Of whole elements.
 void normalise(const ArrayLayout& layout, std::span<std::byte> bytes);
 
 /// Views the start of `data` (surplus bytes are ignored) as an array: Error{io_error} "truncated" when it is too short.

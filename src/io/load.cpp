@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "io/host_array.h"
 #include "io/malformed.h"
@@ -92,16 +93,31 @@ void ArrayFile::read(std::size_t axis, std::int64_t begin, std::int64_t end, std
                             to_string(shape()), out.size()),
                 "pass room for exactly these elements");
   }
+  const auto copy = [&](std::size_t at, std::span<std::byte> to) {
+    if (raw.data.mapped) {
+      read_at(state_->file, state_->offset + at, to, raw.name);
+    } else {
+      std::copy_n(raw.data.bytes.begin() + static_cast<std::ptrdiff_t>(at), to.size(), to.begin());
+    }
+  };
+  // `out` may be memory that a device shares, which is slow to read back: what must be changed is changed before.
+  constexpr std::size_t kStep = std::size_t{256} << 10;
+  std::vector<std::byte> step(is_normal(raw.layout) ? 0 : std::min(pieces.size, kStep));
   for (std::size_t i = 0; i < pieces.count && pieces.size > 0; ++i) {
     const std::span<std::byte> piece = out.subspan(i * pieces.size, pieces.size);
     const std::size_t at = pieces.first + i * pieces.step;
-    if (raw.data.mapped) {
-      read_at(state_->file, state_->offset + at, piece, raw.name);
-    } else {
-      std::copy_n(raw.data.bytes.begin() + static_cast<std::ptrdiff_t>(at), piece.size(), piece.begin());
+    if (step.empty()) {
+      copy(at, piece);
+      continue;
+    }
+    for (std::size_t done = 0; done < piece.size();) {
+      const std::span<std::byte> part = std::span(step).first(std::min(piece.size() - done, step.size()));
+      copy(at + done, part);
+      normalise(raw.layout, part);
+      std::copy(part.begin(), part.end(), piece.begin() + static_cast<std::ptrdiff_t>(done));
+      done += part.size();
     }
   }
-  normalise(raw.layout, out);
 }
 
 HostArray load(const std::string& spec) {

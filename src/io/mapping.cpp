@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
-#include <limits>
+#include <cstdint>
 #include <string>
 
 #include "io/malformed.h"
@@ -24,7 +26,37 @@ Memory read_all(const FileDescriptor& file, std::size_t size, std::string_view n
   return {bytes, std::move(data), false};
 }
 
+/// What is mapped; begin 0: free.
+struct MappedRange {
+  std::atomic<std::uintptr_t> begin{0}, end{0};
+};
+constinit std::array<MappedRange, 64> mapped;
+
+void note_mapped(std::uintptr_t begin, std::size_t size) noexcept {
+  for (MappedRange& range : mapped) {
+    std::uintptr_t none = 0;
+    if (!range.begin.compare_exchange_strong(none, begin)) continue;
+    range.end = begin + size;
+    return;
+  }
+}
+
+void forget_mapped(std::uintptr_t begin) noexcept {
+  for (MappedRange& range : mapped) {
+    if (range.begin != begin) continue;
+    range.end = 0;
+    range.begin = 0;
+    return;
+  }
+}
+
 }  // namespace
+
+bool in_mapped_file(const void* at) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  return std::any_of(mapped.begin(), mapped.end(),
+                     [&](const MappedRange& r) { return r.begin != 0 && address >= r.begin && address < r.end; });
+}
 
 FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) ::close(fd_);
@@ -76,7 +108,11 @@ Memory map_file(const FileDescriptor& file, const std::filesystem::path& path) {
   if (size == 0) return {};
   void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (at == MAP_FAILED) return read_all(file, size, name);
-  std::shared_ptr<const void> owner(at, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
+  note_mapped(reinterpret_cast<std::uintptr_t>(at), size);
+  std::shared_ptr<const void> owner(at, [size](const void* p) {
+    forget_mapped(reinterpret_cast<std::uintptr_t>(p));
+    ::munmap(const_cast<void*>(p), size);
+  });
   return {{static_cast<const std::byte*>(at), size}, std::move(owner), true};
 }
 

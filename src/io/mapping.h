@@ -18,6 +18,10 @@ namespace weft::io {
 /// Error{io_error} with the system's text for a missing or unreadable file, a directory, a pipe or a device.
 Memory map_file(const std::filesystem::path& path);
 
+/// Whether `at` lies in a file that map_file has mapped now (of the first 64). For handlers of SIGBUS: takes no lock,
+/// allocates nothing.
+bool in_mapped_file(const void* at) noexcept;
+
 /// An open file; closed with the object.
 class FileDescriptor {
  public:

@@ -17,8 +17,9 @@
 namespace weft::ops {
 
 std::span<const Tunable* const> tunables() {
-  static const std::array<const Tunable*, 6> all{&matmul_tunable(),    &matmul_int8_tunable(), &conv_tunable(),
-                                                 &attention_tunable(), &rows_tunable(),        &reduce_tunable()};
+  // Convolutions last: they have the most plans, and a short budget should reach every op.
+  static const std::array<const Tunable*, 6> all{&matmul_tunable(), &attention_tunable(),   &rows_tunable(),
+                                                 &reduce_tunable(), &matmul_int8_tunable(), &conv_tunable()};
   return all;
 }
 

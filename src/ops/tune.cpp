@@ -117,15 +117,24 @@ class Tuner {
     for (auto& [key, plan] : table().choices()) known_.insert_or_assign(key, plan);
   }
 
-  TuneReport run(const std::vector<Job>& jobs) {
-    total_ = jobs.size();
-    for (const Job& job : jobs) {
+  /// The jobs of each op in their order; whichever op has had the least time goes on.
+  TuneReport run(const std::vector<std::vector<Job>>& by_op) {
+    for (const auto& jobs : by_op) total_ += jobs.size();
+    std::vector<std::size_t> next(by_op.size());
+    std::vector<double> spent(by_op.size());
+    for (; done_ < total_; ++done_) {
+      std::size_t op = by_op.size();
+      for (std::size_t i = 0; i < by_op.size(); ++i) {
+        if (next[i] < by_op[i].size() && (op == by_op.size() || spent[i] < spent[op])) op = i;
+      }
+      const Job& job = by_op[op][next[op]++];
+      const Clock::time_point begin = Clock::now();
       if (go_on(job)) {
         tune_job(job);
       } else {
         ++report_.left;
       }
-      ++done_;
+      spent[op] += seconds_since(begin);
     }
     report_.gpu_times = timer_.by_device();
     report_.seconds = seconds_since(start_);
@@ -337,8 +346,8 @@ std::vector<DType> dtypes_of(const Device& device, const Tunable& tunable, const
   return out;
 }
 
-/// What is to be measured: the first shape of each op, then the second ones, ...
-std::vector<Job> jobs_of(const Device& device, const TuneOptions& options, Tunables all) {
+/// What is to be measured, by op: the first shape for each dtype, then the second, ...
+std::vector<std::vector<Job>> jobs_of(const Device& device, const TuneOptions& options, Tunables all) {
   std::vector<const Tunable*> ops;
   ops.reserve(options.ops.size());
   for (const std::string& name : options.ops) ops.push_back(tunable_named(name, all));
@@ -347,34 +356,27 @@ std::vector<Job> jobs_of(const Device& device, const TuneOptions& options, Tunab
     throw Error(ErrorCode::invalid_argument, fmt::format("tune: shapes for {} ops", ops.size()),
                 "name the one op that they are shapes of");
   }
-  std::vector<std::vector<Job>> lists;
+  std::vector<std::vector<Job>> by_op;
   for (const Tunable* t : ops) {
-    for (const DType dtype : dtypes_of(device, *t, options)) {
-      std::vector<Job>& list = lists.emplace_back();
-      for (const std::string& shape : options.shapes.empty() ? t->usual(device) : options.shapes) {
-        list.push_back({t, dtype, shape});
-      }
+    const std::vector<DType> dtypes = dtypes_of(device, *t, options);
+    if (dtypes.empty()) continue;
+    std::vector<Job>& jobs = by_op.emplace_back();
+    for (const std::string& shape : options.shapes.empty() ? t->usual(device) : options.shapes) {
+      for (const DType dtype : dtypes) jobs.push_back({t, dtype, shape});
     }
   }
-  if (lists.empty()) {
+  if (by_op.empty()) {
     throw Error(ErrorCode::invalid_argument, "tune: none of these ops is tuned for these dtypes on this device",
                 "use f32, or f16 where the device has it");
   }
-  std::vector<Job> jobs;
-  for (std::size_t i = 0;; ++i) {
-    const std::size_t before = jobs.size();
-    for (const auto& list : lists) {
-      if (i < list.size()) jobs.push_back(list[i]);
-    }
-    if (jobs.size() == before) return jobs;
-  }
+  return by_op;
 }
 
 }  // namespace
 
 TuneReport run_tuning(const Device& device, const TuneOptions& options, Tunables all) {
-  const std::vector<Job> jobs = jobs_of(device, options, all);
-  return Tuner(device, options).run(jobs);
+  const std::vector<std::vector<Job>> by_op = jobs_of(device, options, all);
+  return Tuner(device, options).run(by_op);
 }
 
 }  // namespace ops

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/env.h"
 #include "webgpu/error_capture.h"
 #include "weft/error.h"
 
@@ -155,6 +156,13 @@ void Gpu::raise(const ErrorCapture& capture, ErrorCode fallback, std::string_vie
 BufferHandle Gpu::create_buffer(std::uint64_t size, std::uint32_t usage, bool mapped, std::string_view label) {
   if (failures_due() > 0 && failures_due_.fetch_sub(1, std::memory_order_relaxed) > 0) {
     throw Error(ErrorCode::out_of_memory, fmt::format("creating the buffer '{}': a test's failure", label),
+                "free buffers, call Device::trim(), or work in smaller pieces");
+  }
+  // For tests of whole programs: a device that has no room for a larger buffer.
+  static const std::uint64_t largest = env_count("WEFT_TEST_LARGEST_BUFFER").value_or(UINT64_MAX);
+  if (size > largest) {
+    throw Error(ErrorCode::out_of_memory,
+                fmt::format("creating the buffer '{}': {} bytes are over a test's {}", label, size, largest),
                 "free buffers, call Device::trim(), or work in smaller pieces");
   }
   const ErrorCapture capture;
@@ -327,6 +335,9 @@ std::shared_ptr<Gpu::MapState> Gpu::map_async(WGPUBuffer buffer, bool for_write,
 }
 
 std::span<std::byte> Gpu::mapped_range(WGPUBuffer buffer, std::uint64_t size, bool for_write) {
+  // wgpu-native destroys all buffers of a device that it loses, as it does when it runs out of memory in the middle of
+  // something, and ends the process when asked for the range of such a one.
+  check_alive("mapping");
   // A const range is all that a buffer mapped for reading gives.
   void* data = for_write ? wgpuBufferGetMappedRange(buffer, 0, size)
                          : const_cast<void*>(wgpuBufferGetConstMappedRange(buffer, 0, size));

@@ -101,6 +101,17 @@ def test_results_stay_right_with_choices(weft, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), x.astype("f8") @ w, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("op, shape", [("conv", "1x4x8x8x4x3"), ("attention", "1x2x2x1x128x16"), ("rows", "4x4096t"),
+                                       ("reduce", "4x8192t")])
+def test_tunes_every_op(weft, op, shape):
+    for run in runs(weft("tune", "--ops", op, "--dtypes", "float32", "--shapes", shape, "--budget", "120", "--json")):
+        row, = run["results"]
+        assert row["op"] == op and row["key"].startswith(f"{op} float32 ")
+        assert row["failures"] == [] and row["candidates"] >= 2
+        assert 0 < row["seconds"] <= row["default_seconds"]
+    assert all(len(t) == 1 for t in tables(weft("tune", "--list", "--json")))
+
+
 def test_nothing_is_kept_when_it_may_not_be(weft):
     assert "nothing was kept" in done(weft(*SMALL, "--dry-run"))
     assert weft.tables() == []

@@ -3,12 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "dispatch/state.h"
 #include "unit/kernel_class_test.h"
 #include "weft/error.h"
 #include "weft/expr.h"
@@ -193,6 +198,81 @@ TEST_F(StreamErrors, AfterThemAllIsAsBefore) {
       options_);
   EXPECT_EQ(bytes, x_.size() * 4);
   EXPECT_EQ(advanced, 2 * bytes);
+}
+
+/// The device runs out of memory while blocks are under way: an error, and afterwards all is as before.
+TEST_F(StreamErrors, OutOfMemoryInTheMiddleComesOut) {
+  webgpu::Gpu& gpu = test_device().state()->gpu;
+  for (const char* text : {"x + 1", "sum(x, 0)", "softmax(x)"}) {
+    for (int at : {1, 2, 20}) {
+      Expression::Sources sources = counting(-1);
+      BlockSource& x = std::get<BlockSource>(sources.at("x"));
+      Device(test_device()).trim();  // so that there is something to make
+      x.read = [&, at, read = x.read](std::size_t axis, std::int64_t begin, std::int64_t end,
+                                      std::span<std::byte> out) {
+        read(axis, begin, end, out);
+        if (reads_ == at) {
+          Device(test_device()).trim();
+          gpu.fail_creations(1'000'000);
+        }
+      };
+      reads_ = 0;
+      const ErrorCode code = code_of(text, sources, ignore);
+      gpu.fail_creations(0);
+      EXPECT_EQ(code, ErrorCode::out_of_memory) << text << " at " << at;
+    }
+    std::vector<float> got;
+    const auto keep = [&](std::size_t, std::int64_t, std::int64_t, std::span<const std::byte> block) {
+      const std::size_t before = got.size();
+      got.resize(before + block.size() / sizeof(float));
+      std::memcpy(&got[before], block.data(), block.size());
+    };
+    const auto whole = Expression::parse(text).stream(test_device(), counting(-1), keep, options_);
+    const Tensor x = test_device().upload<float>(x_, {64, 100});
+    const Tensor expected = Expression::parse(text).evaluate(test_device(), {{"x", x}});
+    if (whole) got = whole->to_host<float>();
+    const std::vector<float> want = expected.to_host<float>();
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << text << " at " << i;
+  }
+}
+
+/// Waits until `done`, and says whether that came.
+bool comes(const std::function<bool()>& done) {
+  for (int i = 0; i < 20'000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return done();
+}
+
+TEST_F(StreamErrors, NoStageWaitsForOneThatItNeedNot) {
+  // While the first block is being written, others are read, sent, computed; their number is bounded.
+  std::atomic<int> writes{0};
+  std::atomic<int> read_meanwhile{0};
+  Expression::parse("x + 1").stream(
+      test_device(), counting(-1),
+      [&](std::size_t, std::int64_t, std::int64_t, std::span<const std::byte>) {
+        if (writes++ != 0) return;
+        EXPECT_TRUE(comes([&] { return reads_ >= 6; })) << reads_ << " blocks were read";
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        read_meanwhile = reads_.load();
+      },
+      options_);
+  EXPECT_EQ(writes, 22);
+  EXPECT_LE(read_meanwhile, 9);
+
+  // While the fourth block is being read, all before it get as far as the file.
+  writes = 0;
+  reads_ = 0;
+  Expression::Sources sources = counting(-1);
+  BlockSource& x = std::get<BlockSource>(sources.at("x"));
+  x.read = [&, read = x.read](std::size_t axis, std::int64_t begin, std::int64_t end, std::span<std::byte> out) {
+    read(axis, begin, end, out);
+    if (reads_ != 4) return;
+    EXPECT_TRUE(comes([&] { return writes == 3; })) << writes << " blocks were written";
+  };
+  Expression::parse("x + 1").stream(
+      test_device(), sources, [&](std::size_t, std::int64_t, std::int64_t, std::span<const std::byte>) { ++writes; },
+      options_);
+  EXPECT_EQ(writes, 22);
 }
 
 TEST(Stream, TakesNoMoreMemoryThanPlanned) {

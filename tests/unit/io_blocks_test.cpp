@@ -1,4 +1,5 @@
 // Array files read and written in blocks.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <numeric>
 #include <vector>
 
+#include "io/atomic_file.h"
 #include "weft/error.h"
 #include "weft/io.h"
 
@@ -141,7 +143,7 @@ TEST_F(IoBlocks, NothingIsLeftOfWhatWasNotFinished) {
   const auto bytes = std::as_bytes(std::span(row));
   {
     NpyWriter writer(path("out.npy"), FileDType::f32, {3, 10});
-    EXPECT_TRUE(fs::exists(writer.temporary()));
+    EXPECT_EQ(files(), writer.temporary().empty() ? 0u : 1u);
     writer.write(0, 0, 1, bytes);
     EXPECT_NE(message([&] { writer.finish(); }).find("80 bytes of shape (3, 10) are not written"), std::string::npos);
     EXPECT_NE(message([&] { writer.write(0, 2, 4, bytes); }).find("stay inside"), std::string::npos);
@@ -155,6 +157,74 @@ TEST_F(IoBlocks, NothingIsLeftOfWhatWasNotFinished) {
   }
   EXPECT_EQ(load_npy(path("x.npy")).shape, Shape({4}));
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(IoBlocks, ForeignBytesAreMadeRightInBlocksAsInTheWhole) {
+  // Past the step in which blocks are worked, and not a multiple of it.
+  constexpr std::int64_t kCount = 300'001;
+  for (const std::string type : {">f4", ">f8", ">u2", "|b1", "<f4"}) {
+    const auto size = static_cast<std::size_t>(type[2] - '0');
+    std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", type, kCount);
+    header += std::string(63 - (10 + header.size()) % 64, ' ') + "\n";
+    std::string data(kCount * size, '\0');
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 37 % 251 % (size == 1 ? 3 : 251));
+    std::ofstream(path("x.npy"), std::ios::binary)
+        << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() & 0xff)
+        << static_cast<char>(header.size() >> 8) << header << data;
+    const HostArray whole = load_npy(path("x.npy"));
+    const ArrayFile file = ArrayFile::open(path("x.npy").string());
+    std::vector<std::byte> blocks(whole.bytes.size());
+    for (std::int64_t begin : {std::int64_t{0}, kCount / 3}) {
+      const std::int64_t end = begin == 0 ? kCount / 3 : kCount;
+      file.read(0, begin, end,
+                std::span(blocks).subspan(static_cast<std::size_t>(begin) * size,
+                                          static_cast<std::size_t>(end - begin) * size));
+    }
+    EXPECT_EQ(std::memcmp(blocks.data(), whole.bytes.data(), blocks.size()), 0) << type;
+    EXPECT_EQ(type != "<f4", std::memcmp(blocks.data(), data.data(), blocks.size()) != 0) << type;
+  }
+}
+
+TEST_F(IoBlocks, AFileHasNoNameBeforeItIsWhole) {
+#ifdef O_TMPFILE
+  const int can = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE, 0600);
+#else
+  const int can = -1;
+#endif
+  if (can >= 0) ::close(can);
+  const std::string text = "what is written";
+  const auto bytes = std::as_bytes(std::span<const char>(text));
+  for (const auto how : {AtomicFile::Temporary::unnamed_if_possible, AtomicFile::Temporary::named}) {
+    const bool named = how == AtomicFile::Temporary::named || can < 0;
+    for (const std::string before : {"", "as it was"}) {
+      fs::remove(path("out"));
+      if (!before.empty()) std::ofstream(path("out")) << before;
+      const std::size_t others = before.empty() ? 0 : 1;
+      const auto content = [&] {
+        std::ifstream in(path("out"), std::ios::binary);
+        return std::string{std::istreambuf_iterator<char>(in), {}};
+      };
+      {
+        AtomicFile file(path("out"), how);
+        file.write(0, bytes);
+        EXPECT_EQ(file.temporary().empty(), !named);
+        EXPECT_EQ(files(), others + (named ? 1 : 0));
+        EXPECT_EQ(content(), before);
+      }
+      EXPECT_EQ(files(), others);
+      AtomicFile file(path("out"), how);
+      file.write(0, bytes);
+      file.finish();
+      EXPECT_EQ(content(), text);
+      EXPECT_EQ(files(), 1u);
+    }
+  }
+}
+
+TEST_F(IoBlocks, ANameThatIsTooLongIsRefusedAtOnce) {
+  EXPECT_NE(message([&] { NpyWriter writer(path(std::string(300, 'n')), FileDType::f32, {2}); }).find("too long"),
+            std::string::npos);
+  EXPECT_EQ(files(), 0u);
 }
 
 TEST_F(IoBlocks, ADiskThatIsTooSmallIsKnownBeforeTheFirstBlock) {

@@ -503,7 +503,7 @@ TEST(KernelSources, LateErrorsHaveTheirPlace) {
                                "@compute @workgroup_size(1) fn main() {\n" +
                                (directive ? "  _ = f16(1);\n" : "  _ = 1;\n") + "  o[0] = 3;\n}";
     expect_error(error_of([&] { device.kernel({.source = source, .label = "late.wgsl"}); }), ErrorCode::compile_error,
-                 {"late.wgsl:4:3: ", "\n      o[0] = 3;\n      ^", "at the caret"});
+                 {"late.wgsl:4:", "\n      o[0] = 3;\n      ", "^\n", "at the caret"});
   }
 }
 

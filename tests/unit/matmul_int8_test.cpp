@@ -258,7 +258,7 @@ Tensor all_of(std::uint32_t byte, std::int64_t rows, std::int64_t words) {
 
 // Sums past 32 bits wrap, in one kernel and when parts are summed apart.
 TEST(MatmulInt8, SumsWrapInEveryTier) {
-  constexpr std::int64_t kM = 18, kN = 33, kWords = 131076 / 4;  // 131,076 times 128 * 128 is 2^31 + 2^16
+  constexpr std::int64_t kM = 18, kN = 20, kWords = 131076 / 4;  // 131,076 times 128 * 128 is 2^31 + 2^16
   for (const Int8MatmulOptions& signs : kSigns) {
     SCOPED_TRACE(named(signs));
     const auto end = [](bool is_signed) { return is_signed ? 128u : 255u; };
@@ -266,7 +266,8 @@ TEST(MatmulInt8, SumsWrapInEveryTier) {
     const auto want =
         static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::uint64_t>(x * y * kWords * 4)));
     const Tensor a = all_of(end(signs.a_signed), kM, kWords), b = all_of(end(signs.b_signed), kN, kWords);
-    std::vector<MatmulTuning> ways{{.device = DeviceClass::gpu, .matrix_units = false}, {.device = DeviceClass::gpu}};
+    std::vector<MatmulTuning> ways{{.device = DeviceClass::gpu, .matrix_units = false}};
+    if (unit(signs)) ways.push_back({.device = DeviceClass::gpu});
     for (MatmulPlan plan : matrix_plans(signs)) {
       for (std::uint32_t splits : {1u, 3u}) {
         plan.splits = splits;
