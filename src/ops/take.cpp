@@ -25,7 +25,9 @@ Tensor take_rows(std::string_view op, const Tensor& x, const Tensor& indices, st
     gather.axes.push_back({{x.shape()[at], fmt::format("axis {}", at)}, gather.view.x.strides()[at]});
   } else {
     gather.view.x = ops::joined_stride(x, 0, x.rank()) ? x : ops::dense_operand(op, x, "x");
-    gather.axes.push_back({{x.size(), "the flattened array"}, ops::joined_stride(gather.view.x, 0, x.rank()).value()});
+    // Axes of no elements may join in no stride, and need none.
+    const std::int64_t stride = ops::joined_stride(gather.view.x, 0, x.rank()).value_or(1);
+    gather.axes.push_back({{x.size(), "the flattened array"}, stride});
   }
   return ops::gather_rows(op, shape, gather, check);
 }

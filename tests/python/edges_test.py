@@ -260,6 +260,14 @@ def test_index_arrays_of_every_integer():
         x[weft.asarray(1.0)]
 
 
+def test_take_from_arrays_without_elements():
+    for shape in ((3, 0, 2), (0, 3), (2, 0)):
+        x = weft.zeros(shape)
+        assert weft.take(x, np.zeros(0, int)).shape == weft.take(x.T, np.zeros(0, int)).shape == (0,)
+        with pytest.raises(IndexError, match="Fix: "):
+            weft.take(x, [0])
+
+
 def test_masks_beside_other_indices():
     a = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
     x = weft.asarray(a)
