@@ -25,6 +25,7 @@ ops::RowOp ops::layer_norm_row_op(bool weight, bool bias) {
                                                 make(true, true)};
   RowOp op;
   op.name = "layer_norm";
+  op.from_first = true;
   op.text = texts[(weight ? 1U : 0U) + (bias ? 2U : 0U)];
   return op;
 }

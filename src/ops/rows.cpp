@@ -75,7 +75,7 @@ KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
   text += fmt::format("fn two_kept() -> bool {{ return {}; }}\n", spec.holds()  ? "params.kept_inner < params.rows"
                                                                   : spec.folded ? "true"
                                                                                 : "false");
-  text += fmt::format("const ONE_STATISTIC = {};\n", op.one_statistic);
+  text += fmt::format("const ONE_STATISTIC = {};\nconst FROM_FIRST = {};\n", op.one_statistic, op.from_first);
   text += fmt::format("@group(0) @binding(0) var<storage, read> x: {};\n", array_of(in));
   text += fmt::format("@group(0) @binding(1) var<storage, read_write> out: {};\n", array_of(out));
   if (op.weight) text += fmt::format("@group(0) @binding(2) var<storage, read> weight: {};\n", array_of("f32"));
@@ -89,27 +89,37 @@ KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
   text += fmt::format("fn write_out(i: u32, v: V) {{ out[i / UNIT] = {}(v); }}\n",
                       spec.plan.quads ? fmt::format("vec4<{}>", out) : std::string(out));
   if (spec.plan.quads) {
-    text += R"(fn origin_of(x: V) -> f32 { return x.x; }
-fn first_v(a: f32, x: V, origin: f32) -> f32 { return first_all(a, first_4(x, origin)); }
+    text += R"(fn first_v(a: f32, x: V) -> f32 { return first_all(a, first_4(x)); }
 fn second_v(x: V, m: f32) -> f32 { return (second(x.x, m) + second(x.y, m)) + (second(x.z, m) + second(x.w, m)); }
 fn sum_v(x: V) -> f32 { return (x.x + x.y) + (x.z + x.w); }
 )";
   } else {
-    text += R"(fn origin_of(x: V) -> f32 { return x; }
-fn first_v(a: f32, x: V, origin: f32) -> f32 { return first(a, x, origin); }
+    text += R"(fn first_v(a: f32, x: V) -> f32 { return first(a, x); }
 fn second_v(x: V, m: f32) -> f32 { return second(x, m); }
 fn sum_v(x: V) -> f32 { return x; }
 )";
   }
   if (op.one_statistic) {
     text += R"(fn none() -> f32 { return 0.0; }
-fn first(a: f32, x: f32, origin: f32) -> f32 { return a; }
-fn first_4(x: vec4<f32>, origin: f32) -> f32 { return 0.0; }
+fn first(a: f32, x: f32) -> f32 { return a; }
+fn first_4(x: vec4<f32>) -> f32 { return 0.0; }
 fn first_all(a: f32, b: f32) -> f32 { return a; }
-fn first_of(a: f32, count: f32, origin: f32) -> f32 { return a; }
-fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32 { return a; }
+fn first_of(a: f32, count: f32) -> f32 { return a; }
+fn merge_first(a: f32, piece: f32, count: f32) -> f32 { return a; }
 fn merge_second(s: f32, piece: vec2<f32>, count: f32, m: f32) -> f32 { return s + piece.y; }
 )";
+  }
+  text += !op.from_first ? R"(fn origin_at(at: u32) -> f32 { return 0.0; }
+fn moved(origin: f32, x: V) -> V { return x; }
+fn centre(origin: f32, m: f32) -> f32 { return 0.0; }
+fn rest(origin: f32, c: f32, m: f32) -> f32 { return m; }
+)"
+                         : R"(fn moved(origin: f32, x: V) -> V { return x - origin; }
+fn centre(origin: f32, m: f32) -> f32 { return origin + m; }
+fn rest(origin: f32, c: f32, m: f32) -> f32 { return (origin - c) + m; }
+)";
+  if (op.from_first) {
+    text += fmt::format("fn origin_at(at: u32) -> f32 {{ return read_x(at){}; }}\n", spec.plan.quads ? ".x" : "");
   }
   text += op.text;
   text += wgsl::rows;

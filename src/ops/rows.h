@@ -71,13 +71,12 @@ enum class FirstJoin : std::uint8_t { sum, maximum };
 
 /// A row op: two statistics of a row, the first from the elements (a maximum, a mean), the second from the elements and
 /// the first (a sum of exponentials, of centred squares), then a result per element. `text` is WGSL and defines
-///   fn none() -> f32                                                     the first statistic of no elements
-///   fn first(a: f32, x: f32, origin: f32) -> f32                         takes in an element
-///   fn first_4(x: vec4<f32>, origin: f32) -> f32                         of four elements
-///   fn first_all(a: f32, b: f32) -> f32                                  joins two of them
-///   fn first_of(a: f32, count: f32, origin: f32) -> f32                  the finished statistic of `count` elements
-///   fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32   takes in the finished statistic of a piece
-/// where `origin` is the first element (the first piece's statistic, in a merge), and
+///   fn none() -> f32                                       the first statistic of no elements
+///   fn first(a: f32, x: f32) -> f32                        takes in an element
+///   fn first_4(x: vec4<f32>) -> f32                        of four elements
+///   fn first_all(a: f32, b: f32) -> f32                    joins two of them
+///   fn first_of(a: f32, count: f32) -> f32                 the finished statistic of `count` elements
+///   fn merge_first(a: f32, piece: f32, count: f32) -> f32  takes in the finished statistic of a piece
 ///   fn second(x: f32, m: f32) -> f32                      an element's share in the second statistic, a sum
 ///   fn merge_second(s: f32, piece: vec2<f32>, count: f32, m: f32) -> f32  takes in both statistics of a piece
 ///   fn result(x: V, m: f32, s: f32, r: u32) -> V          of the elements at r; V is f32, or vec4<f32> from a multiple
@@ -90,6 +89,9 @@ struct RowOp {
   FirstJoin first_join = FirstJoin::sum;
   /// There is no first statistic (m is 0), and pieces' second ones add up: `text` defines `second` and `result` only.
   bool one_statistic = false;
+  /// For ops that don't mind where 0 is: what makes the first statistic gets elements less the row's first one, the
+  /// rest elements and statistic less a float near that statistic.
+  bool from_first = false;
   /// Where a row is kept in registers, shares are kept instead of elements, for a `second` that is dear: `text` also
   /// defines
   ///   fn kept(x: V, m: f32) -> V                                 the shares of the elements

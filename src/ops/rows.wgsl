@@ -1,6 +1,8 @@
 // Row ops. The text in front of this (rows.cpp, and a RowOp's own) defines V (f32, or vec4<f32> where rows can be read
-// four at a time), UNIT (its elements), GROUP, ONE_STATISTIC (there is no first one), two_kept(), the bindings x, out, pieces, pieces_out,
-// read_x, write_out, and what the op computes.
+// four at a time), UNIT (its elements), GROUP, ONE_STATISTIC (there is no first one), FROM_FIRST, two_kept(), the bindings x, out, pieces, pieces_out,
+// read_x, write_out, and what the op computes. For ops whose elements count from the row's first one (else these do nothing)
+// origin_at is that one, moved(origin, x) is x - origin; and once the first statistic m is known, centre is origin + m as near as a
+// float comes, from which elements count then, and rest what that lacks of m.
 struct Params {
   offset: u32,
   rows: u32,
@@ -41,27 +43,29 @@ const BLOCK = 32u;
 
 fn stats(row: u32, begin: u32, end: u32) -> vec2<f32> {
   let at = x_place(row);
+  let origin = origin_at(at);
   var m = 0.0;
   var r = begin;
   if (!ONE_STATISTIC) {
-    let origin = origin_of(read_x(at + begin * params.stride));
     var a = none();
     while (r < end) {
       var block = none();
       for (var i = 0u; i < BLOCK && r < end; i++) {
-        block = first_v(block, read_x(at + r * params.stride), origin);
+        block = first_v(block, moved(origin, read_x(at + r * params.stride)));
         r += UNIT;
       }
       a = first_all(a, block);
     }
-    m = first_of(a, f32(end - begin), origin);
+    m = first_of(a, f32(end - begin));
   }
   var s = 0.0;
+  let c = centre(origin, m);
+  let m_rest = rest(origin, c, m);
   r = begin;
   while (r < end) {
     var block = 0.0;
     for (var i = 0u; i < BLOCK && r < end; i++) {
-      block += second_v(read_x(at + r * params.stride), m);
+      block += second_v(moved(c, read_x(at + r * params.stride)), m_rest);
       r += UNIT;
     }
     s += block;
@@ -71,9 +75,12 @@ fn stats(row: u32, begin: u32, end: u32) -> vec2<f32> {
 
 fn write_row(row: u32, begin: u32, end: u32, step: u32, found: vec2<f32>) {
   let at = x_place(row);
+  let origin = origin_at(at);
+  let c = centre(origin, found.x);
+  let m_rest = rest(origin, c, found.x);
   let out_at = out_place(row);
   for (var r = begin; r < end; r += step) {
-    write_out(out_at + r * params.out_stride, result(read_x(at + r * params.stride), found.x, found.y, r));
+    write_out(out_at + r * params.out_stride, result(moved(c, read_x(at + r * params.stride)), m_rest, found.y, r));
   }
 }
 
@@ -124,12 +131,13 @@ fn merge(@builtin(global_invocation_id) id: vec3<u32>) {
   let at = row * params.splits;
   var m = 0.0;
   if (!ONE_STATISTIC) {
-    let origin = pieces[at].x;
+    // Where elements may count from anywhere, from near the statistic: the row's first element may be far from all others.
+    let origin = select(0.0, pieces[at].x, FROM_FIRST);
     var a = none();
     for (var i = 0u; i < params.splits; i++) {
-      a = merge_first(a, pieces[at + i].x, piece_count(i), origin);
+      a = merge_first(a, pieces[at + i].x - origin, piece_count(i));
     }
-    m = first_of(a, f32(params.length), origin);
+    m = origin + first_of(a, f32(params.length));
   }
   var s = 0.0;
   for (var i = 0u; i < params.splits; i++) {

@@ -94,25 +94,26 @@ std::string joins_text(const RowOp& op, const RowPlan& plan) {
 std::string holding_text(const RowOp& op, const RowPlan& plan, bool pieces) {
   // Unrolled by name, as compilers put an array that a loop indexes into memory. All reads come before the first use,
   // so that they are under way together; past the end they read the last unit again.
-  std::string fields, reads, take, sums, store;
+  std::string fields, reads, moves, take, sums, store;
   for (std::uint32_t i = 0; i < plan.held; ++i) {
     const auto add = [&](std::string& text, std::string_view line) { text += fmt::format(fmt::runtime(line), i); };
     add(fields, "  v{0}: V,\n");
     add(reads, "\n    read_x(at + min(r + {0}u * STEP, last) * params.stride),");
-    add(take, "\n    a = select(a, first_v(a, h.v{0}, h.origin), r + {0}u * STEP < end);");
-    if (op.keeps) add(sums, "\n    h.v{0} = kept(h.v{0}, m);");
+    add(take, "\n    a = select(a, first_v(a, moved(h.origin, h.v{0})), r + {0}u * STEP < end);");
+    if (op.from_first) add(moves, "\n    h.v{0} = moved(c, h.v{0});");
+    if (op.keeps) add(sums, "\n    h.v{0} = kept(h.v{0}, m_rest);");
     add(sums, op.keeps ? "\n    s += select(0.0, sum_v(h.v{0}), r + {0}u * STEP < end);"
-                       : "\n    s += select(0.0, second_v(h.v{0}, m), r + {0}u * STEP < end);");
+                       : "\n    s += select(0.0, second_v(h.v{0}, m_rest), r + {0}u * STEP < end);");
     add(store, op.keeps ? "\n    if (r + {0}u * STEP < end) {{ write_at(out_at, r + {0}u * STEP, "
-                          "kept_result(h.v{0}, m, s, r + {0}u * STEP)); }}"
+                          "kept_result(h.v{0}, m_rest, s, r + {0}u * STEP)); }}"
                         : "\n    if (r + {0}u * STEP < end) {{ write_at(out_at, r + {0}u * STEP, "
-                          "result(h.v{0}, m, s, r + {0}u * STEP)); }}");
+                          "result(h.v{0}, m_rest, s, r + {0}u * STEP)); }}");
   }
-  const std::string stats =
-      (op.one_statistic ? std::string("\n    let m = 0.0;")
-                        : "\n    var a = none();" + take +
-                              "\n    let m = first_of(row_first(place, a), f32(end - begin), h.origin);") +
-      "\n    var s = 0.0;" + sums + "\n    s = row_sum(place, s);";
+  const std::string stats = (op.one_statistic ? std::string("\n    let m = 0.0;")
+                                              : "\n    var a = none();" + take +
+                                                    "\n    let m = first_of(row_first(place, a), f32(end - begin));") +
+                            "\n    let c = centre(h.origin, m);\n    let m_rest = rest(h.origin, c, m);" + moves +
+                            "\n    var s = 0.0;" + sums + "\n    s = row_sum(place, s);";
   const std::string_view builtins =
       plan.subgroups > 0 ? ", @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) in_subgroup: u32,\n"
                            "        @builtin(num_subgroups) subgroups: u32"
@@ -120,8 +121,7 @@ std::string holding_text(const RowOp& op, const RowPlan& plan, bool pieces) {
   const std::string_view place =
       plan.subgroups > 0 ? "Place(local % THREADS, local / THREADS * THREADS, subgroup, in_subgroup, subgroups)"
                          : "Place(local % THREADS, local / THREADS * THREADS, 0u, 0u, 0u)";
-  const std::string head =
-      fill(R"(
+  const std::string head = fill(R"(
 const THREADS = $threadsu;
 const STEP = THREADS * UNIT;
 struct Place {
@@ -142,10 +142,10 @@ fn held_of(at: u32, begin: u32, end: u32, lane: u32) -> Held {
 }
 fn write_at(out_at: u32, r: u32, v: V) { write_out(out_at + r * params.out_stride, v); }
 )",
-           {{"$threads", std::to_string(plan.threads)},
-            {"$fields", fields},
-            {"$reads", reads},
-            {"$origin", op.one_statistic ? "0.0" : "origin_of(read_x(at + begin * params.stride))"}});
+                                {{"$threads", std::to_string(plan.threads)},
+                                 {"$fields", fields},
+                                 {"$reads", reads},
+                                 {"$origin", "origin_at(at)"}});
   const std::string entry_head = fmt::format(
       "(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32{}) {{\n"
       "  let place = {};\n",

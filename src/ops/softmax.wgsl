@@ -9,16 +9,16 @@ fn not_a_number() -> f32 { return bitcast<f32>(0x7fc00000u | params.rows); }
 
 fn none() -> f32 { return minus_infinity(); }
 fn larger(a: f32, x: f32) -> f32 { return select(select(a, x, is_nan(x) || x > a), a, is_nan(a)); }
-fn first(a: f32, x: f32, origin: f32) -> f32 { return larger(a, x); }
+fn first(a: f32, x: f32) -> f32 { return larger(a, x); }
 // One look at the largest bits for all four: max may drop a NaN.
-fn first_4(x: vec4<f32>, origin: f32) -> f32 {
+fn first_4(x: vec4<f32>) -> f32 {
   let bits = bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu);
   let high = max(max(bits.x, bits.y), max(bits.z, bits.w));
   return select(max(max(x.x, x.y), max(x.z, x.w)), bitcast<f32>(high), high > 0x7f800000u);
 }
 fn first_all(a: f32, b: f32) -> f32 { return larger(a, b); }
-fn first_of(a: f32, count: f32, origin: f32) -> f32 { return a; }
-fn merge_first(a: f32, piece: f32, count: f32, origin: f32) -> f32 { return larger(a, piece); }
+fn first_of(a: f32, count: f32) -> f32 { return a; }
+fn merge_first(a: f32, piece: f32, count: f32) -> f32 { return larger(a, piece); }
 
 // exp(-104) is under half of the smallest denormal; some devices clamp the argument of exp and never give 0.
 fn second(x: f32, m: f32) -> f32 { return select(exp(x - m), 0.0, x - m < -104.0); }

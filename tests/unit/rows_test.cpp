@@ -329,6 +329,23 @@ TEST_P(Rows, LayerNormKeepsASmallSpreadOnALargeMean) {  // N27
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], row[i % 4], 1e-3) << i;
 }
 
+// Of whatever mean, as no mean is rounded that is not small: of the whole elements above the mean falls between two
+// floats.
+TEST_P(Rows, LayerNormIsExactOnAnyMean) {  // N27
+  std::mt19937 random(5);
+  for (const double mean : {0.0, 1e4, -1e5, 1e6, 1.6e7}) {
+    for (const std::int64_t length : {3, 7, 64, 1000, 5000, 70000}) {
+      std::normal_distribution<double> spread(mean, mean > 1e7 ? 100 : 1);
+      std::vector<float> x(static_cast<std::size_t>(3 * length));
+      for (float& v : x) v = static_cast<float>(spread(random));
+      x[static_cast<std::size_t>(2 * length)] += 300;  // what elements are counted from may be far from all others
+      SCOPED_TRACE(::testing::Message() << "mean " << mean << ", length " << length);
+      expect_near(testing::to_doubles(layer_norm(floats(x, {3, length}))),
+                  layer_norm_model({x.begin(), x.end()}, {3, length}, 1, 1e-5, {}, {}), 2e-5, 2e-5);
+    }
+  }
+}
+
 TEST_P(Rows, ManyShortRows) {  // S03
   const std::int64_t rows = 70001;
   std::vector<float> x(static_cast<std::size_t>(rows * 3));
