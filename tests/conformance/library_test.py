@@ -310,7 +310,7 @@ def test_signed_integers_compare_with_unsigned(server, op):
     arrays = {"a": INTEGERS["i"][:, None], "b": INTEGERS["u"]}
     for text in (f"a {op} b", f"b {op} a"):
         got, _ = server.eval(text, **arrays)
-        np.testing.assert_array_equal(got, eval(text, arrays), text)
+        np.testing.assert_array_equal(got, eval(text, dict(arrays)), text)  # a copy: eval adds to it
 
 
 def test_clip_where_limits_cross(server):
