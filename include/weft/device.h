@@ -201,9 +201,9 @@ class Device {
   /// first. What `fill` throws comes out of this call, and no buffer is made.
   Buffer upload_with(std::size_t size, const std::function<void(std::span<std::byte>)>& fill,
                      Usage usage = kDefaultUsage);
-  /// Writes `bytes` at `offset`, any alignment, byte exact, in order with work recorded before and after. `bytes` may go
-  /// when the call returns. Checked before anything is written; but a large write goes in pieces, and when the device is
-  /// lost or a wait times out on the way, the first of them are written.
+  /// Writes `bytes` at `offset`, any alignment, byte exact, in order with work recorded before and after. `bytes` may
+  /// go when the call returns. Checked before anything is written; but a large write goes in pieces, and when the
+  /// device is lost or a wait times out on the way, the first of them are written.
   void write(const Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes);
   /// Reads [offset, offset + out.size()) after all work recorded so far that touches the buffer. Blocks, with a
   /// deadline until about then. When it throws, `out` is as it was, with one exception: a read of 8 MiB or more comes
