@@ -130,7 +130,7 @@ class Bench {
     block_rows_ = rows / blocks_;
     shape_ = {block_rows_ * blocks_, kColumns};
     block_.resize(static_cast<std::size_t>(block_rows_ * kColumns));
-    std::mt19937 engine(1);
+    std::mt19937 engine(1);  // NOLINT(bugprone-random-generator-seed): the same numbers in each run
     std::normal_distribution<float> normal;
     for (float& v : block_) v = normal(engine);
     weft::io::NpyWriter file(input_, weft::io::FileDType::f32, shape_);
@@ -267,6 +267,7 @@ class Bench {
 
 double median(const std::vector<Bench::Sample>& samples, const std::string& key) {
   std::vector<double> values;
+  values.reserve(samples.size());
   for (const Bench::Sample& s : samples) values.push_back(s.at(key));
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();

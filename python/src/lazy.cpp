@@ -38,10 +38,9 @@ const Tensor* tensor_in(const LazyInput& input) {
   return node != nullptr && (*node)->value ? &*(*node)->value : nullptr;
 }
 
-/// Counts the node's program exactly.
 class Measure {
  public:
-  explicit Measure(LazyNode& root) {
+  void write_to(LazyNode& root) {
     walk(root);
     root.operations = operations_;
     root.tensors = tensors_.size();
@@ -69,6 +68,11 @@ class Measure {
   std::size_t numbers_ = 0;
 };
 
+/// Counts the node's program exactly.
+void measure(LazyNode& node) {
+  Measure().write_to(node);
+}
+
 bool fits(const LazyNode& node) {
   return node.operations <= kMostOperations && node.tensors <= ops::ElementProgram::kMaxInputs &&
          node.numbers <= kMostNumbers;
@@ -89,7 +93,7 @@ void count(LazyNode& node) {
       ++node.numbers;
     }
   }
-  if (!fits(node)) Measure{node};
+  if (!fits(node)) measure(node);
 }
 
 /// Has operands recorded, the largest first, until the rest is one program.
@@ -204,8 +208,8 @@ Array finish(std::shared_ptr<LazyNode> node) {
 // -- nodes
 // ----------------------------------------------------------------------------------------------------------------
 
-LazyNode::LazyNode(Device on, Shape result_shape, DType result_dtype)
-    : device(std::move(on)), shape(result_shape), dtype(result_dtype), before(newest) {
+LazyNode::LazyNode(const Device& on, Shape result_shape, DType result_dtype)
+    : device(on), shape(result_shape), dtype(result_dtype), before(newest) {
   if (before != nullptr) before->after = this;
   newest = this;
 }
@@ -220,13 +224,13 @@ namespace {
 
 /// Operands that were recorded since the node was made are tensors of their own now, and may be too many together.
 void cut(LazyNode& node) {
-  for (Measure{node}; !fits(node); Measure{node}) {
+  for (measure(node); !fits(node); measure(node)) {
     // Held: while it is recorded another thread may record the node, which drops its operands then.
     std::shared_ptr<LazyNode> largest;
     for (const LazyInput& input : node.inputs) {
       LazyNode* inner = pending_in(input);
       if (inner == nullptr) continue;
-      Measure{*inner};
+      measure(*inner);
       if (largest == nullptr || inner->tensors > largest->tensors) largest = std::get<std::shared_ptr<LazyNode>>(input);
     }
     if (largest == nullptr) return;  // one operation alone always fits
@@ -294,7 +298,7 @@ void Array::settle() const {
     force(*node);
   }
   if (!node_) return;  // another thread was faster
-  tensor_ = *node->value;
+  tensor_ = node->value.value();
   node_->held = false;
   node_.reset();
 }

@@ -31,7 +31,7 @@ using LazyInput = std::variant<std::monostate, std::shared_ptr<LazyNode>, Tensor
 struct LazyNode : std::enable_shared_from_this<LazyNode> {
   using Kind = ops::ElementNode::Kind;
 
-  LazyNode(Device on, Shape result_shape, DType result_dtype);
+  LazyNode(const Device& on, Shape result_shape, DType result_dtype);
   ~LazyNode();
   LazyNode(const LazyNode&) = delete;
   LazyNode& operator=(const LazyNode&) = delete;

@@ -59,7 +59,7 @@ bool is_whole(const Tensor& t, std::size_t bytes) {
 /// the caller's arrays in the place of the arguments, and new ones in the place of the results.
 class PyGraph {
  public:
-  PyGraph(Device device, nb::handle specs, nb::handle function) : device_(std::move(device)) {
+  PyGraph(const Device& device, nb::handle specs, nb::handle function) : device_(device) {
     for (const nb::handle spec : nb::borrow<nb::sequence>(specs)) {
       const nb::tuple pair = nb::borrow<nb::tuple>(spec);
       const Shape shape = to_shape(ShapeLike{pair[0]});
