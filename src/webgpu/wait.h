@@ -10,16 +10,9 @@ namespace weft::webgpu {
 using Clock = std::chrono::steady_clock;
 
 /// Spin, then sleep: 64 rounds of spinning, then sleeps of 4, 8, 16, 32 and from then on 50 us, never past the deadline
-/// (requirements A34). The counter saturates. While one sleeps its thread's timers are exact: by default Linux lets a
-/// sleep of 4 us take 54, its "timer slack", which would more than double the time of a small read. One thread uses a
-/// Backoff.
+/// (requirements A34). The counter saturates.
 class Backoff {
  public:
-  Backoff() = default;
-  Backoff(const Backoff&) = delete;
-  Backoff& operator=(const Backoff&) = delete;
-  ~Backoff();
-
   static constexpr std::uint32_t kSpins = 64;
   static constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::microseconds(50);
 
@@ -29,11 +22,6 @@ class Backoff {
   void pause(std::chrono::nanoseconds left);
 
   std::uint32_t rounds = 0;
-
- private:
-  void sleep(std::chrono::nanoseconds time);
-
-  int slack_ = -1;  // the thread's own timer slack in ns, to be given back; -1 while it is untouched
 };
 
 /// Calls `poll` and then `done` until `done` is true or `deadline` has passed, backing off in between. At least one
