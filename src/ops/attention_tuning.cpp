@@ -80,13 +80,7 @@ std::optional<AttentionPlan> stored_attention_plan(const Device& device, const A
   TuningKey key;
   key.add("attention").add(to_string(dtype)).add(kernels.cpu ? "cpu" : "gpu");
   key.add("h", c.heads).add("r", c.rows).add("k", c.keys).add("d", c.dim).add("v", c.value_dim).add("u", unit);
-  const auto stored = table.find(key, [&] {
-    std::vector<TuningPlan> out;
-    for (const AttentionChoice& choice : attention_choices(kernels, typical(c), dtype, unit)) {
-      out.push_back(to_tuning(choice));
-    }
-    return out;
-  });
+  const auto stored = table.find(key, [&] { return to_tunings(attention_choices(kernels, typical(c), dtype, unit)); });
   if (!stored) return {};
   return plan_attention(kernels, shape, dtype, unit, to_attention_choice(*stored));
 }

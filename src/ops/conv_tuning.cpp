@@ -153,11 +153,8 @@ ConvPlan conv_plan(const Device& device, const ConvProblem& p, DType dtype) {
   dispatch::TuningTable& table = state_of(device).tuning;
   const bool cpu = cpu_kernels(device);
   if (!table.in_use()) return choose_conv(cpu, device.limits(), p);
-  const auto stored = table.find(key_of(cpu, p, dtype), [&] {
-    std::vector<TuningPlan> out;
-    for (const ConvPlan& plan : conv_candidates(cpu, device.limits(), typical(p))) out.push_back(to_tuning(plan));
-    return out;
-  });
+  const auto stored =
+      table.find(key_of(cpu, p, dtype), [&] { return to_tunings(conv_candidates(cpu, device.limits(), typical(p))); });
   if (!stored) return choose_conv(cpu, device.limits(), p);
   ConvPlan plan = to_conv(*stored);
   plan.splits = std::max(least_conv_splits(plan, p), std::min(plan.splits, (p.inner + 7) / 8));

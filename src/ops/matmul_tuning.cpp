@@ -212,11 +212,8 @@ std::vector<MatmulPlan> matmul_candidates(DeviceClass of, const Limits& limits, 
 std::optional<MatmulPlan> stored_matmul_plan(const Device& device, DeviceClass of, const MatmulProblem& p) {
   dispatch::TuningTable& table = state_of(device).tuning;
   if (!table.in_use()) return std::nullopt;
-  const auto stored = table.find(key_of(of, p), [&] {
-    std::vector<TuningPlan> out;
-    for (const MatmulPlan& plan : matmul_candidates(of, device.limits(), typical(p))) out.push_back(to_tuning(plan));
-    return out;
-  });
+  const auto stored =
+      table.find(key_of(of, p), [&] { return to_tunings(matmul_candidates(of, device.limits(), typical(p))); });
   if (!stored) return std::nullopt;
   MatmulPlan plan = to_matmul(*stored);
   plan.splits = std::max(least_splits(of, p), std::min(plan.splits, static_cast<std::uint32_t>((p.k + 3) / 4)));

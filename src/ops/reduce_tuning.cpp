@@ -28,12 +28,9 @@ std::vector<std::string> usual(const Device& device) {
 
 /// The mean of absolute values: sums of f16 would leave its range, and those around 0 would be all rounding.
 TuneSample sample(const Device& device, DType dtype, const std::string& shape) {
-  const bool turned = shape.ends_with('t');
-  const auto n = lengths_of(std::string_view(shape).substr(0, shape.size() - (turned ? 1 : 0)));
-  if (!n || n->size() != 2) throw bad_shape(shape, reduce_tunable());
-  const Shape lengths = turned ? Shape{(*n)[1], (*n)[0]} : Shape{(*n)[0], (*n)[1]};
-  const Tensor x = unary(UnaryOp::abs, sample_operand(device, lengths, dtype));
-  const ReduceOptions options{.axes = std::vector<std::int64_t>{turned ? 0 : 1}};
+  const RowsSample rows = rows_sample(shape, reduce_tunable());
+  const Tensor x = unary(UnaryOp::abs, sample_operand(device, rows.shape, dtype));
+  const ReduceOptions options{.axes = std::vector<std::int64_t>{rows.axis}};
   return {[x, options] { return reduce(ReduceOp::mean, x, options); }, dtype == DType::f16 ? 4e-3 : 1e-4};
 }
 

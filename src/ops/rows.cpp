@@ -89,12 +89,14 @@ KernelOptions row_options(const RowOp& op, const RowSpec& spec) {
   text += fmt::format("fn write_out(i: u32, v: V) {{ out[i / UNIT] = {}(v); }}\n",
                       spec.plan.quads ? fmt::format("vec4<{}>", out) : std::string(out));
   if (spec.plan.quads) {
-    text += R"(fn first_v(a: f32, x: V) -> f32 { return first_all(a, first_4(x)); }
+    text += R"(fn lead(x: V) -> f32 { return x.x; }
+fn first_v(a: f32, x: V) -> f32 { return first_all(a, first_4(x)); }
 fn second_v(x: V, m: f32) -> f32 { return (second(x.x, m) + second(x.y, m)) + (second(x.z, m) + second(x.w, m)); }
 fn sum_v(x: V) -> f32 { return (x.x + x.y) + (x.z + x.w); }
 )";
   } else {
-    text += R"(fn first_v(a: f32, x: V) -> f32 { return first(a, x); }
+    text += R"(fn lead(x: V) -> f32 { return x; }
+fn first_v(a: f32, x: V) -> f32 { return first(a, x); }
 fn second_v(x: V, m: f32) -> f32 { return second(x, m); }
 fn sum_v(x: V) -> f32 { return x; }
 )";
@@ -108,18 +110,6 @@ fn first_of(a: f32, count: f32) -> f32 { return a; }
 fn merge_first(a: f32, piece: f32, count: f32) -> f32 { return a; }
 fn merge_second(s: f32, piece: vec2<f32>, count: f32, m: f32) -> f32 { return s + piece.y; }
 )";
-  }
-  text += !op.from_first ? R"(fn origin_at(at: u32) -> f32 { return 0.0; }
-fn moved(origin: f32, x: V) -> V { return x; }
-fn centre(origin: f32, m: f32) -> f32 { return 0.0; }
-fn rest(origin: f32, c: f32, m: f32) -> f32 { return m; }
-)"
-                         : R"(fn moved(origin: f32, x: V) -> V { return x - origin; }
-fn centre(origin: f32, m: f32) -> f32 { return origin + m; }
-fn rest(origin: f32, c: f32, m: f32) -> f32 { return (origin - c) + m; }
-)";
-  if (op.from_first) {
-    text += fmt::format("fn origin_at(at: u32) -> f32 {{ return read_x(at){}; }}\n", spec.plan.quads ? ".x" : "");
   }
   text += op.text;
   text += wgsl::rows;

@@ -1,8 +1,6 @@
 // Row ops. The text in front of this (rows.cpp, and a RowOp's own) defines V (f32, or vec4<f32> where rows can be read
 // four at a time), UNIT (its elements), GROUP, ONE_STATISTIC (there is no first one), FROM_FIRST, two_kept(), the bindings x, out, pieces, pieces_out,
-// read_x, write_out, and what the op computes. For ops whose elements count from the row's first one (else these do nothing)
-// origin_at is that one, moved(origin, x) is x - origin; and once the first statistic m is known, centre is origin + m as near as a
-// float comes, from which elements count then, and rest what that lacks of m.
+// read_x, write_out, and what the op computes.
 struct Params {
   offset: u32,
   rows: u32,
@@ -36,6 +34,25 @@ fn out_place(row: u32) -> u32 {
   }
   return params.out_offset + row * params.out_stride1;
 }
+
+// Where elements count from the row's first one (FROM_FIRST; else these do nothing): origin_at is that one, and once the first
+// statistic m is known, elements count from centre, origin + m as near as a float comes, and rest is what that lacks of m.
+fn origin_at(at: u32) -> f32 {
+  if (FROM_FIRST) {
+    return lead(read_x(at));
+  }
+  return 0.0;
+}
+
+fn moved(origin: f32, x: V) -> V {
+  if (FROM_FIRST) {
+    return x - origin;
+  }
+  return x;
+}
+
+fn centre(origin: f32, m: f32) -> f32 { return select(0.0, origin + m, FROM_FIRST); }
+fn rest(origin: f32, c: f32, m: f32) -> f32 { return select(m, (origin - c) + m, FROM_FIRST); }
 
 // First and second statistic of a row's elements begin .. end - 1. Sums are blocked, so that rounding errors of long rows
 // stay those of short ones.

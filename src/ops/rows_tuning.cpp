@@ -37,11 +37,9 @@ std::vector<std::string> usual(const Device& device) {
 }
 
 TuneSample sample(const Device& device, DType dtype, const std::string& shape) {
-  const bool turned = shape.ends_with('t');
-  const auto n = lengths_of(std::string_view(shape).substr(0, shape.size() - (turned ? 1 : 0)));
-  if (!n || n->size() != 2) throw bad_shape(shape, rows_tunable());
-  const Tensor x = sample_operand(device, turned ? Shape{(*n)[1], (*n)[0]} : Shape{(*n)[0], (*n)[1]}, dtype);
-  return {[x, turned] { return softmax(x, {.axis = turned ? 0 : 1}); }, dtype == DType::f16 ? 4e-3 : 1e-4};
+  const RowsSample rows = rows_sample(shape, rows_tunable());
+  const Tensor x = sample_operand(device, rows.shape, dtype);
+  return {[x, axis = rows.axis] { return softmax(x, {.axis = axis}); }, dtype == DType::f16 ? 4e-3 : 1e-4};
 }
 
 std::string describe(const TuningPlan& stored) {

@@ -36,6 +36,13 @@ std::optional<std::vector<std::int64_t>> lengths_of(std::string_view text) {
   }
 }
 
+RowsSample rows_sample(const std::string& shape, const Tunable& tunable) {
+  const bool turned = shape.ends_with('t');
+  const auto n = lengths_of(std::string_view(shape).substr(0, shape.size() - (turned ? 1 : 0)));
+  if (!n || n->size() != 2) throw bad_shape(shape, tunable);
+  return turned ? RowsSample{{(*n)[1], (*n)[0]}, 0} : RowsSample{{(*n)[0], (*n)[1]}, 1};
+}
+
 Error bad_shape(std::string_view shape, const Tunable& tunable) {
   return Error(ErrorCode::invalid_argument,
                fmt::format("tune: '{}' is no shape of {}", shape.substr(0, 60), tunable.name),

@@ -46,8 +46,24 @@ TuneReport run_tuning(const Device& device, const TuneOptions& options, std::spa
 
 /// "4x1024x64" as numbers from 1; nothing when the text is none such.
 std::optional<std::vector<std::int64_t>> lengths_of(std::string_view text);
+/// Of shapes «ROWSxLENGTH», with a t behind it when rows lie beside each other.
+struct RowsSample {
+  Shape shape;            ///< of the operand
+  std::int64_t axis = 0;  ///< along which a row lies
+};
+/// Throws bad_shape.
+RowsSample rows_sample(const std::string& shape, const Tunable& tunable);
 /// That `shape` is not of the tunable's syntax.
 Error bad_shape(std::string_view shape, const Tunable& tunable);
+
+/// Candidates as the table stores them.
+template <class Candidates>
+std::vector<dispatch::TuningPlan> to_tunings(const Candidates& candidates) {
+  std::vector<dispatch::TuningPlan> out;
+  out.reserve(candidates.size());
+  for (const auto& candidate : candidates) out.push_back(to_tuning(candidate));
+  return out;
+}
 
 /// Values of about unit size that differ from element to element, the same in each call.
 Tensor sample_operand(const Device& device, const Shape& shape, DType dtype);

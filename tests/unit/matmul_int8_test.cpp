@@ -16,6 +16,7 @@
 #include "ops/matmul_codegen.h"
 #include "ops/matmul_run.h"
 #include "ops/matmul_tuning.h"
+#include "unit/matrix_plans.h"
 #include "unit/test_device.h"
 #include "weft/weft.h"
 
@@ -35,12 +36,7 @@ ops::MatrixUnit unit(const Int8MatmulOptions& signs) {
 }
 
 std::vector<MatmulPlan> matrix_plans(const Int8MatmulOptions& signs) {
-  std::vector<MatmulPlan> plans;
-  for (const MatmulPlan& plan : ops::all_plans(DeviceClass::gpu, test_device().limits(), u32,
-                                               ops::fixed_subgroup(test_device().features()), unit(signs))) {
-    if (plan.kind == MatmulKind::matrix) plans.push_back(plan);
-  }
-  return plans;
+  return testing::matrix_plans(u32, unit(signs));
 }
 
 std::string named(const Int8MatmulOptions& signs) {

@@ -13,6 +13,7 @@
 #include "ops/matmul.h"
 #include "ops/matmul_codegen.h"
 #include "ops/matmul_run.h"
+#include "unit/matrix_plans.h"
 #include "unit/test_device.h"
 #include "weft/weft.h"
 
@@ -30,12 +31,7 @@ ops::MatrixUnit unit() {
 }
 
 std::vector<MatmulPlan> matrix_plans() {
-  std::vector<MatmulPlan> plans;
-  for (const MatmulPlan& plan : ops::all_plans(DeviceClass::gpu, test_device().limits(), f16,
-                                               ops::fixed_subgroup(test_device().features()), unit())) {
-    if (plan.kind == MatmulKind::matrix) plans.push_back(plan);
-  }
-  return plans;
+  return testing::matrix_plans(f16, unit());
 }
 
 /// Small whole numbers [batch,] rows x columns of f16 on the device, by rows or by columns, with a gap behind each
