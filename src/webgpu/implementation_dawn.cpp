@@ -41,7 +41,11 @@ WGPUDawnTogglesDescriptor toggles(std::size_t enabled_count, const char* const* 
 
 /// Dawn asks for the size first and for the bytes next, and may trust the first answer: what it was told waits here,
 /// so that no other process can take the file away in between.
-thread_local std::pair<std::vector<std::byte>, std::vector<std::byte>> announced;  // key and value
+struct Announced {
+  std::vector<std::byte> key;
+  std::vector<std::byte> value;
+};
+thread_local Announced announced;
 
 std::size_t load_blob(std::size_t key_size, const std::uint8_t* key_data, std::size_t value_size, std::uint8_t* value,
                       void* cache, void*) {
