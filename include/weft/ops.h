@@ -8,8 +8,8 @@
 // Types: operands of two dtypes promote as numpy does, within what Weft has: bool < i32, u32 < f16 < f32; an integer
 // with f16 gives f32; i32 with u32 gives i32 (numpy: int64), but comparisons of the two are exact, and divide and
 // arctan2 take each to f32. A Scalar is weak: it takes the tensor's dtype unless it is of a higher kind (float with an
-// integer tensor gives f32); a whole number that the dtype does not hold is refused, except in comparisons. Integers
-// wrap. NaN, infinities and signed zeros follow numpy.
+// integer tensor gives f32); a whole number that the dtype does not hold is refused, except in comparisons, divide and
+// arctan2. Integers wrap. NaN, infinities and signed zeros follow numpy.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Picking, placing and shaping elements.
 #include <fmt/format.h>
 
+#include "ops/infer_indexing.h"
 #include "trace.h"
 #include "weft_python.h"
 
@@ -34,10 +35,14 @@ void bind_indexing(nb::module_& m) {
       [](ArrayLike x_given, ArrayLike indices_given, std::int64_t axis) {
         const Tensor x = to_tensor(x_given);
         const Tensor indices = to_tensor(indices_given);
-        return record([&] { return take_along_axis(x, indices, axis, index_check()); });
+        return record([&] {
+          const auto [whole_x, whole_indices] = ops::take_along_axis_broadcast(x.shape(), indices.shape(), axis);
+          return take_along_axis(broadcast_to(x, whole_x), broadcast_to(indices, whole_indices), axis, index_check());
+        });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("axis") = -1,
-      "numpy.take_along_axis; an index out of range is an IndexError.");
+      "numpy.take_along_axis; an index out of range is an IndexError. Lengths of the indices off the axis may also be "
+      "less than x's, as in ONNX's GatherElements.");
   m.def(
       "gather_nd",
       [](ArrayLike x_given, ArrayLike indices_given, std::int64_t batch_axes) {

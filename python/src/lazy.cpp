@@ -391,7 +391,7 @@ Array element_binary(BinaryOp op, const ElementOperand& a, const ElementOperand&
       const auto fitting = ops::comparison_beside(other.dtype(), code, number.number());
       if (fitting) return element_binary(fitting->op, other, ElementOperand(fitting->number));
       if (a.is_number()) return element_binary(code, other, number);
-    } else if (number.is_huge() && !is_float(other.dtype())) {
+    } else if (number.is_huge() && !is_float(other.dtype()) && op != BinaryOp::divide && op != BinaryOp::atan2) {
       throw Error(ErrorCode::out_of_range, "a number of more than 64 bits beside an array of integers",
                   "use a smaller number, or a float");
     }
@@ -402,8 +402,11 @@ Array element_binary(BinaryOp op, const ElementOperand& a, const ElementOperand&
     if (op == BinaryOp::power && b.is_number() && is_float(a.dtype()) && is_two(b.number())) {
       return element_unary(UnaryOp::square, a);  // as the library does
     }
-    LazyInput left = a.is_number() ? LazyInput(number_beside(a.number(), b.dtype())) : LazyInput();
-    LazyInput right = b.is_number() ? LazyInput(number_beside(b.number(), a.dtype())) : LazyInput();
+    const auto beside = [op](const ElementOperand& n, const ElementOperand& x) {
+      return LazyInput(number_beside(ops::number_for(op, x.dtype(), n.number()), x.dtype()));
+    };
+    LazyInput left = a.is_number() ? beside(a, b) : LazyInput();
+    LazyInput right = b.is_number() ? beside(b, a) : LazyInput();
     const DType meets = ops::promote(first.dtype(), a.is_number()   ? std::get<LazyNumber>(left).dtype
                                                     : b.is_number() ? std::get<LazyNumber>(right).dtype
                                                                     : b.dtype());

@@ -45,6 +45,13 @@ std::optional<std::uint64_t> env_count(const char* name) {
   return value << shift;
 }
 
+std::optional<bool> env_flag(const char* name) {
+  const auto text = env_text(name);
+  if (!text) return std::nullopt;
+  if (*text != "0" && *text != "1") refuse(name, *text, "set it to 0 or 1, or unset it");
+  return *text == "1";
+}
+
 std::optional<std::chrono::nanoseconds> env_duration(const char* name) {
   const auto text = env_text(name);
   if (!text) return std::nullopt;

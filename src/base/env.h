@@ -12,6 +12,8 @@ namespace weft {
 std::optional<std::string> env_text(const char* name);
 /// A whole number, with an optional suffix K, M or G (powers of 1024).
 std::optional<std::uint64_t> env_count(const char* name);
+/// "1" or "0".
+std::optional<bool> env_flag(const char* name);
 /// A length of time: "30" or "2.5" (seconds), "500ms", "30s".
 std::optional<std::chrono::nanoseconds> env_duration(const char* name);
 

@@ -9,6 +9,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "io/own_descriptor.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -42,6 +43,20 @@ std::optional<Scalar> parse_number(std::string_view text) {
   double real = 0;
   if (const auto r = std::from_chars(begin, end, real); r.ec == std::errc() && r.ptr == end) return real;
   return std::nullopt;
+}
+
+std::string input_path(const std::string& value) {
+  const bool is_standard_input = value == "-" || value.starts_with("-:");
+  return is_standard_input ? "/dev/stdin" + value.substr(1) : value;
+}
+
+std::string output_path(const std::string& value, bool json) {
+  std::string path = value == "-" ? "/dev/stdout" : value;
+  if (json && io::own_descriptor(path) == STDOUT_FILENO) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("-o {} and --json both go to the standard output", value),
+                "name a file for one of them");
+  }
+  return path;
 }
 
 Tensor upload(const Device& device, const io::HostArray& array, Progress* progress, Usage usage) {
@@ -79,6 +94,7 @@ HostBytes download(const Tensor& tensor, Progress* progress) {
 
 bool is_written_in_place(const std::filesystem::path& path) {
   std::error_code error;
+  if (io::own_descriptor(path)) return true;
   return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
 }
 

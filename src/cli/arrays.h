@@ -26,6 +26,13 @@ std::pair<std::string, std::string> split_assignment(const std::string& text, st
 /// files.
 std::optional<Scalar> parse_number(std::string_view text);
 
+/// What an input names: - is the standard input, -:x an array in an archive that comes through it.
+std::string input_path(const std::string& value);
+
+/// The path that an output names: - is the standard output. Throws Error{invalid_argument} when that is to take the
+/// command's own JSON too.
+std::string output_path(const std::string& value, bool json);
+
 /// Uploads the bytes as they lie in the file, strides kept, so a transposed file is a view.
 Tensor upload(const Device& device, const io::HostArray& array, Progress* progress = nullptr,
               Usage usage = kDefaultUsage);
@@ -38,7 +45,7 @@ struct HostBytes {
 };
 HostBytes download(const Tensor& tensor, Progress* progress = nullptr);
 
-/// A pipe or device: what is written there is gone from us at once.
+/// A pipe, a device, the standard output: what is written there is gone from us at once.
 bool is_written_in_place(const std::filesystem::path& path);
 
 /// Throws Error{io_error} when `path` can't be written later: no such folder, no permission, a folder itself; or when

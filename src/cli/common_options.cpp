@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/error_report.h"
+#include "cli/option_values.h"
 
 namespace weft::cli {
 
@@ -16,8 +17,7 @@ void add_common_options(CLI::App& command, CommonOptions& to) {
   command.add_flag("--json", to.json, "Print one JSON object on stdout: results, device, stats");
   command.add_flag("--allow-downcast", to.allow_downcast,
                    "Read float64 as float32, and int64 as int32 where the values fit");
-  command.add_option("--threshold", to.threshold, "Print arrays of more elements cut in the middle (1000)")
-      ->check(CLI::NonNegativeNumber);
+  add_count_option(command, "--threshold", to.threshold, "Print arrays of more elements cut in the middle (1000)");
   command.add_flag("--no-progress", to.no_progress, "Show no progress line, on a terminal neither");
 }
 

@@ -145,7 +145,8 @@ void add_eval(CLI::App& app) {
                    "The expression; statements are parted by ; and the last one's value "
                    "is the result")
       ->required();
-  command->add_option("INPUTS", options->inputs, "name=FILE (.npy, .npz:array, .safetensors:tensor) or name=NUMBER");
+  command->add_option("INPUTS", options->inputs,
+                      "name=FILE (.npy, .npz:array, .safetensors:tensor; - is the standard input) or name=NUMBER");
   command->add_option("-o,--output", options->output,
                       "Write the result to this .npy file instead of printing it; - is the standard output");
   add_stream_options(*command, options->stream);
@@ -160,13 +161,7 @@ void add_eval(CLI::App& app) {
       "Files larger than the device's memory are read and written in blocks where the expression allows it.\n"
       "A number is a number: for a file named 3 write ./3.");
   command->callback([options] {
-    if (options->output == "-") {
-      if (options->common.json) {
-        throw Error(ErrorCode::invalid_argument, "-o - and --json both go to the standard output",
-                    "name a file for one of them");
-      }
-      options->output = "/dev/stdout";
-    }
+    options->output = output_path(options->output, options->common.json);
     evaluate(*options);
   });
 }

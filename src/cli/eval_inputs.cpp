@@ -44,7 +44,8 @@ void refuse_unreadable_number(const std::string& name, const std::string& value)
 
 EvalInputs::EvalInputs(const std::vector<std::string>& words, const CommonOptions& options) {
   for (const std::string& word : words) {
-    const auto [name, value] = split_assignment(word, "name=FILE or name=NUMBER");
+    const auto [name, given] = split_assignment(word, "name=FILE or name=NUMBER");
+    const std::string value = input_path(given);
     if (types_.contains(name)) {
       throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is given twice", name), "give each name once");
     }

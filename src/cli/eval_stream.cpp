@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/interrupt.h"
+#include "cli/option_values.h"
 #include "cli/progress.h"
 #include "io/pieces.h"
 #include "weft/io.h"
@@ -15,15 +16,11 @@ void add_stream_options(CLI::App& command, EvalStreamOptions& to) {
   CLI::Option* always = command.add_flag("--stream", to.always,
                                          "Read large inputs in blocks, and write the result so, whatever their size");
   command.add_flag("--no-stream", to.never, "Never do that")->excludes(always);
-  command
-      .add_option("--memory", to.memory,
+  add_size_option(command, "--memory", to.memory,
                   "Device memory to use, as 512M or 8G; what takes more runs in blocks (WEFT_MEMORY_BYTES; half of the "
-                  "free memory where the device uses the host's, else 2G)")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::PositiveNumber);
-  command.add_option("--block-bytes", to.block_bytes, "Bytes of the largest array of a block (16M; 4M on CPU devices)")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::PositiveNumber);
+                  "free memory where the device uses the host's, else 2G)");
+  add_size_option(command, "--block-bytes", to.block_bytes,
+                  "Bytes of the largest array of a block (16M; 4M on CPU devices)");
 }
 
 StreamDecision::StreamDecision(const Expression& expression, const Device& device, const Expression::Types& types,

@@ -136,7 +136,8 @@ Job prepare(const RunOptions& options) {
     job.arrays.push_back(std::move(array));
   }
   for (const std::string& text : options.files) {
-    auto [name, path] = split_assignment(text, "NAME=FILE");
+    auto [name, given] = split_assignment(text, "NAME=FILE");
+    std::string path = output_path(given, options.common.json);
     for (const auto& [other, same] : job.files) {
       if (is_same_file(same, path))
         refuse(fmt::format("-o {}: given for '{}' and for '{}'", path, other, name), "use two files");
@@ -159,7 +160,7 @@ Job prepare(const RunOptions& options) {
       refuse(fmt::format("{}: a kernel's array can't be a number", word),
              fmt::format("pass it as --param {}, or write ./{} for a file of that name", word, path));
     }
-    io::HostArray array = load_array(path, options.common);
+    io::HostArray array = load_array(input_path(path), options.common);
     job.bytes += array.bytes.size();
     job.inputs.emplace(name, std::move(array));
   }
@@ -304,14 +305,16 @@ void add_run(CLI::App& app) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Run a WGSL kernel of your own over array files");
   command->add_option("KERNEL", options->source, "The WGSL file")->required();
-  command->add_option("INPUTS", options->inputs, "name=FILE for each array that the kernel binds");
+  command->add_option("INPUTS", options->inputs,
+                      "name=FILE for each array that the kernel binds; - is the standard input");
   const auto add_list = [&](const char* name, std::vector<std::string>& to, const char* text) {
     command->add_option(name, to, text)->allow_extra_args(false);
   };
   add_list("--out", options->arrays, "NAME:DTYPE:SHAPE, an output array of zeros, bound by that name; can be repeated");
-  add_list("-o,--save", options->files,
-           "NAME=FILE, saves a bound array as .npy; can be repeated; without it the --out "
-           "arrays are printed");
+  add_list(
+      "-o,--save", options->files,
+      "NAME=FILE, saves a bound array as .npy, - on the standard output; can be repeated; without it the --out arrays "
+      "are printed");
   add_list("--set", options->constants, "NAME=VALUE, an override of the source, or else a constant in front of it");
   add_list("--param", options->params, "name=VALUE, a member of the source's 'struct Params'");
   command->add_option("--groups", options->groups,

@@ -205,8 +205,14 @@ Value apply_scan(Translator& t, const Function& f, const Arguments& args) {
 
 Value apply_take_along_axis(Translator& t, const Function& f, const Arguments& args) {
   const Call c(t, f, args);
-  const OpId x = c.tensor(0), indices = c.tensor(1);
+  OpId x = c.tensor(0), indices = c.tensor(1);
   const std::int64_t axis = c.integer(2, "axis", -1);
+  t.at(t.call_span(), c.title(), [&] {
+    const auto [whole_x, whole_indices] = ops::take_along_axis_broadcast(c.shape_of(x), c.shape_of(indices), axis);
+    if (whole_x != c.shape_of(x)) x = c.graph().broadcast_to(x, whole_x);
+    if (whole_indices != c.shape_of(indices)) indices = c.graph().broadcast_to(indices, whole_indices);
+    return x;
+  });
   return c.op(
       fmt::format("{}", axis), {x, indices},
       [&] {

@@ -405,7 +405,11 @@ Value Translator::binary(weft::BinaryOp op, const Value& a, const Value& b, Plac
       return binary(fitting->op, other, {left != nullptr ? a.span : b.span, fitting->number}, place);
     }
   }
-  const auto [m, n] = operands(a, b);
+  const auto as_taken = [&](const Value& v, const Value& beside) {
+    const Scalar* number = v.get_if<Scalar>();
+    return number == nullptr ? v : Value{v.span, ops::number_for(op, graph_.dtype(tensor(beside)), *number)};
+  };
+  const auto [m, n] = operands(as_taken(a, b), as_taken(b, a));
   if (!do_broadcast(graph_.shape(m), graph_.shape(n))) shapes_differ(m, n, a, b, place);
   return {place.span, at(place, title, [&, &m = m, &n = n] {
             // As numpy does: x ** 2 is a square, exact and cheap.

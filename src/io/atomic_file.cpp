@@ -15,6 +15,7 @@
 
 #include "io/malformed.h"
 #include "io/mapping.h"
+#include "io/own_descriptor.h"
 #include "weft/error.h"
 
 namespace weft::io {
@@ -131,7 +132,7 @@ std::filesystem::path followed(std::filesystem::path path, std::string_view show
 struct AtomicFile::State {
   std::string shown;
   std::filesystem::path target, directory, nothing;
-  std::optional<TemporaryFile> file;  ///< none: a pipe or device
+  std::optional<TemporaryFile> file;  ///< none: a pipe, a device, or what is open already
   std::optional<FileDescriptor> direct;
   std::uint64_t written = 0;  ///< into it
 
@@ -149,8 +150,10 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, Temporary how) : state
   // Said now, and not when all is written.
   if (!exists && errno == ENAMETOOLONG) system_error(s.shown, "cannot write", errno, "choose a shorter name");
   if (exists && S_ISDIR(info.st_mode)) system_error(s.shown, "cannot write", EISDIR, "name a file in it");
-  if (exists && !S_ISREG(info.st_mode)) {
-    s.direct.emplace(::open(s.shown.c_str(), O_WRONLY | O_CLOEXEC));
+  // What the shell has opened for us may be a file that others write to as well, from where they are.
+  const std::optional<int> own = own_descriptor(path);
+  if (own || (exists && !S_ISREG(info.st_mode))) {
+    s.direct.emplace(own ? ::fcntl(*own, F_DUPFD_CLOEXEC, 0) : ::open(s.shown.c_str(), O_WRONLY | O_CLOEXEC));
     if (s.direct->get() < 0) system_error(s.shown, "cannot write", errno, "choose a place that you may write to");
     return;
   }

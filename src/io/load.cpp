@@ -9,6 +9,7 @@
 #include "io/malformed.h"
 #include "io/mapping.h"
 #include "io/pieces.h"
+#include "io/pipe.h"
 #include "io/readers.h"
 #include "io/zip.h"
 #include "weft/error.h"
@@ -44,18 +45,31 @@ Spec split(const std::string& spec) {
   return {spec, "", false};  // opening it will say what is wrong
 }
 
+struct OpenFile {
+  FileDescriptor descriptor;  ///< none of a pipe
+  Memory content;
+};
+
+OpenFile open_file(const std::string& path) {
+  if (const std::optional<FileDescriptor> pipe = open_own_pipe(path)) {
+    return {FileDescriptor(-1), read_pipe(*pipe, path)};
+  }
+  FileDescriptor file = open_regular(path);
+  Memory content = map_file(file, path);
+  return {std::move(file), std::move(content)};
+}
+
 }  // namespace
 
 struct ArrayFile::State {
-  FileDescriptor file;
+  FileDescriptor file;  ///< none where the data are in memory
   RawArray raw;
   std::uint64_t offset = 0;  ///< of the data in the file, where they lie in it as they are
 };
 
 ArrayFile ArrayFile::open(const std::string& spec) {
   const Spec parts = split(spec);
-  FileDescriptor descriptor = open_regular(parts.path);
-  const Memory file = map_file(descriptor, parts.path);
+  auto [descriptor, file] = open_file(parts.path);
   const Kind kind = kind_of(parts.path, file);
   if (parts.named && (parts.array.empty() || kind == Kind::npy)) {
     malformed(printable(spec),

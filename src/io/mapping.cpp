@@ -92,7 +92,9 @@ FileDescriptor open_regular(const std::filesystem::path& path) {
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) system_error(name, "cannot open", errno, "check the file");
   if (S_ISDIR(info.st_mode)) system_error(name, "cannot read", EISDIR, "name a file in it");
-  if (!S_ISREG(info.st_mode)) malformed(name, "not a regular file", "save the array to a file first");
+  if (!S_ISREG(info.st_mode)) {
+    malformed(name, "not a regular file", "save the array to a file first, or pass it on the standard input");
+  }
   return file;
 }
 

@@ -14,8 +14,20 @@ namespace weft::io {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::size_t kVersionEnd = kMagic.size() + 2;
 constexpr std::string_view kSaveAgain = "save the array again with numpy.save";
 constexpr std::string_view kSpace = " \t\r\n\f";
+
+/// Where the dictionary begins; in front of it stands its length.
+std::size_t header_start(int major) noexcept {
+  return kVersionEnd + (major == 1 ? sizeof(std::uint16_t) : sizeof(std::uint32_t));
+}
+
+/// Of a file that has all bytes up to header_start().
+std::size_t header_length(std::span<const std::byte> file) noexcept {
+  const std::byte* const at = &file[kVersionEnd];
+  return std::to_integer<int>(file[kMagic.size()]) == 1 ? read_as<std::uint16_t>(at) : read_as<std::uint32_t>(at);
+}
 
 /// Where the dictionary's text is read, and how a fault in it is told.
 class Scanner {
@@ -212,6 +224,17 @@ ArrayLayout parse_dictionary(std::string_view text, std::string_view name) {
 
 }  // namespace
 
+bool is_npy(std::span<const std::byte> file) noexcept {
+  return std::string_view(reinterpret_cast<const char*>(file.data()), file.size()).starts_with(kMagic);
+}
+
+std::optional<std::size_t> npy_header_size(std::span<const std::byte> file) noexcept {
+  if (file.size() < kVersionEnd) return std::nullopt;
+  const std::size_t start = header_start(std::to_integer<int>(file[kMagic.size()]));
+  if (file.size() < start) return std::nullopt;
+  return start + header_length(file);
+}
+
 NpyHeader parse_npy_header(std::span<const std::byte> file, std::string_view name) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.empty()) malformed(name, "empty file, not a .npy file", kSaveAgain);
@@ -221,7 +244,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> file, std::string_view nam
                           printable(text.substr(0, kMagic.size()))),
               "give a .npy, .npz or .safetensors file");
   }
-  if (text.size() < kMagic.size() + 2) {
+  if (text.size() < kVersionEnd) {
     malformed(name, fmt::format("truncated: {} bytes, no version after the magic", text.size()), kSaveAgain);
   }
   const int major = std::to_integer<int>(file[6]);
@@ -229,11 +252,11 @@ NpyHeader parse_npy_header(std::span<const std::byte> file, std::string_view nam
   if (major < 1 || major > 3 || minor != 0) {
     malformed(name, fmt::format(".npy version {}.{}; known are 1.0, 2.0 and 3.0", major, minor), kSaveAgain);
   }
-  const std::size_t start = major == 1 ? 10 : 12;
+  const std::size_t start = header_start(major);
   if (file.size() < start) {
     malformed(name, fmt::format("truncated: {} bytes, no header length", file.size()), kSaveAgain);
   }
-  const std::size_t length = major == 1 ? read_as<std::uint16_t>(&file[8]) : read_as<std::uint32_t>(&file[8]);
+  const std::size_t length = header_length(file);
   if (length > file.size() - start) {
     malformed(name,
               fmt::format("truncated: the header is {} bytes, the file has {} left: \"{}\"", length,

@@ -193,6 +193,13 @@ std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& 
   return Comparison{holds ? BinaryOp::greater_equal : BinaryOp::less, low};
 }
 
+Scalar number_for(BinaryOp op, DType x, const Scalar& number) {
+  const auto* whole = std::get_if<std::int64_t>(&number.value);
+  if (whole == nullptr || is_float(x) || (op != BinaryOp::divide && op != BinaryOp::atan2)) return number;
+  const auto [low, high] = integer_range(x == DType::bool_ ? DType::i32 : x);
+  return *whole >= low && *whole <= high ? number : Scalar(static_cast<double>(*whole));
+}
+
 OpTypes unary_types(UnaryOp op, DType x) {
   switch (op) {
     case UnaryOp::negative:

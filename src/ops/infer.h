@@ -32,6 +32,10 @@ struct Comparison {
 /// holds for every i32, as x <= 2^31 - 1 does. Nothing where the number fits.
 std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& number);
 
+/// `number` as `op` takes it beside a tensor of dtype x: divide and arctan2 compute in f32, for which a whole number
+/// need not fit the tensor's integers.
+Scalar number_for(BinaryOp op, DType x, const Scalar& number);
+
 /// What a unary op computes in and what it gives.
 struct OpTypes {
   DType compute;

@@ -85,6 +85,18 @@ Shape take_along_axis_shape(const Shape& x, const Shape& indices, std::int64_t a
   return indices;
 }
 
+std::pair<Shape, Shape> take_along_axis_broadcast(const Shape& x, const Shape& indices, std::int64_t axis) {
+  const std::size_t at = normalize_axis("take_along_axis", axis, x);
+  std::pair<Shape, Shape> out{x, indices};
+  if (x.rank() != indices.rank()) return out;  // take_along_axis_shape refuses them
+  for (std::size_t i = 0; i < x.rank(); ++i) {
+    if (i == at) continue;
+    if (x[i] == 1) out.first[i] = indices[i];
+    if (indices[i] == 1) out.second[i] = x[i];
+  }
+  return out;
+}
+
 Shape gather_nd_shape(const Shape& x, const Shape& indices, std::int64_t batch_axes) {
   const auto most = static_cast<std::int64_t>(std::min(x.rank(), indices.rank()));
   if (batch_axes < 0 || batch_axes >= std::max<std::int64_t>(most, 1)) {

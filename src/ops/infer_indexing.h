@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "weft/dtype.h"
 #include "weft/indexing.h"
@@ -16,6 +17,9 @@ namespace weft::ops {
 void check_index_dtype(std::string_view op, DType indices);
 
 Shape take_along_axis_shape(const Shape& x, const Shape& indices, std::int64_t axis);
+/// What x and the indices are broadcast to for numpy's take_along_axis, where a length of 1 off the axis stands for all
+/// of the other's. (To the op itself, as to ONNX's GatherElements, an index length of 1 is one that is less than x's.)
+std::pair<Shape, Shape> take_along_axis_broadcast(const Shape& x, const Shape& indices, std::int64_t axis);
 Shape gather_nd_shape(const Shape& x, const Shape& indices, std::int64_t batch_axes);
 Shape embedding_shape(const Shape& table, const Shape& ids);
 

@@ -52,14 +52,16 @@ Tensor binary(BinaryOp op, const Tensor& a, Scalar b) {
     const auto [code, number] = fitting.value_or(ops::Comparison{op, b});
     return run(a.device(), program, program.binary(code, left, scalar_beside(program, number, a.dtype())));
   }
-  return run(a.device(), program, program.binary(op, left, scalar_beside(program, b, a.dtype())));
+  return run(a.device(), program,
+             program.binary(op, left, scalar_beside(program, ops::number_for(op, a.dtype(), b), a.dtype())));
 }
 
 Tensor binary(BinaryOp op, Scalar a, const Tensor& b) {
   if (ops::is_comparison(op)) return binary(ops::swapped(op), b, a);
   ElementProgram program;
   const std::int32_t right = program.input(b);
-  return run(b.device(), program, program.binary(op, scalar_beside(program, a, b.dtype()), right));
+  return run(b.device(), program,
+             program.binary(op, scalar_beside(program, ops::number_for(op, b.dtype(), a), b.dtype()), right));
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {

@@ -93,7 +93,7 @@ std::string BlobCache::folder_name(const std::string& identity) {
 }
 
 BlobCache* BlobCache::shared(const std::string& identity) {
-  if (env_text("WEFT_CACHE") == "0") return nullptr;
+  if (!env_flag("WEFT_CACHE").value_or(true)) return nullptr;
   const std::uint64_t cap = env_count("WEFT_CACHE_BYTES").value_or(kDefaultBytes);
   const fs::path root = default_root();
   if (root.empty() || cap == 0) return nullptr;

@@ -11,6 +11,7 @@ import re
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -287,6 +288,101 @@ def test_closed_streams_are_no_place_for_files(box):
     np.testing.assert_array_equal(load(box), np.array([1, np.inf, -4], "f4"))
 
 
+def test_output_goes_where_the_standard_output_stands(box):
+    """`-o - > file` writes through the descriptor that the shell opened: into what was there already, behind it, and not
+    over the file of that name (runtimeverification/k#2404: what `>>` should have kept was gone)."""
+    words = [*CLI, "eval", "i + 1", "i=i.npy", "-o"]
+    done(weft("eval", "i + 1", "i=i.npy", "-o", "alone.npy", cwd=box))
+    alone = (box / "alone.npy").read_bytes()
+    (box / "link").symlink_to("/dev/stdout")
+    for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"):
+        with open(box / "log", "wb") as log:
+            log.write(b"before")
+            log.flush()
+            for _ in range(2):
+                subprocess.run([*words, name], cwd=box, stdout=log, check=True)
+        assert (box / "log").read_bytes() == b"before" + alone * 2, name
+    (box / "log").write_bytes(b"before")
+    with open(box / "log", "ab") as log:
+        subprocess.run([*words, "-", "--stream", "--block-bytes", "4"], cwd=box, stdout=log, check=True)
+    assert (box / "log").read_bytes() == b"before" + alone
+    with tempfile.TemporaryFile(dir=box) as gone:  # a file that has no name any more
+        subprocess.run([*words, "-"], cwd=box, stdout=gone, check=True)
+        gone.seek(0)
+        assert gone.read() == alone
+    assert not [name for name in os.listdir(box) if "deleted" in name or name.endswith(".tmp")]
+    for name in ("-", "/dev/stdout"):
+        assert "--json both go to the standard output" in failed(weft("eval", "1", "-o", name, "--json"))
+
+
+def piped(data, *words, cwd):
+    return subprocess.run([*CLI, *words], cwd=cwd, input=data, capture_output=True, timeout=240)
+
+
+def test_inputs_come_through_pipes(box):
+    """A pipe has no places to go back to, and no length (numpy/numpy#23479, tahoe-lafs/zfec#3)."""
+    x, archive = (box / "x.npy").read_bytes(), (box / "a.npz").read_bytes()
+    want = (np.load(box / "x.npy") + 1).tobytes()
+    for name in ("-", "/dev/stdin", "/dev/fd/0"):
+        for more in ([], ["--stream", "--block-bytes", "1000"]):
+            result = piped(x, "eval", "x + 1", f"x={name}", "-o", "-", *more, cwd=box)
+            assert result.returncode == 0 and result.stdout[128:] == want, (name, more, result.stderr)
+    assert piped(archive, "eval", "a * 2", "a=-:first", cwd=box).stdout == b"[0. 2. 4.]\n"
+    assert piped(x + b"what follows", "eval", "x + 1", "x=-", "-o", "-", cwd=box).stdout[128:] == want
+    with open(box / "i.npy", "rb") as i:  # a file, not a pipe
+        assert subprocess.run([*CLI, "eval", "i + 1", "i=-"], cwd=box, stdin=i, capture_output=True).stdout == b"[2 3 4]\n"
+    line = '"$@" eval "i + 1" i=i.npy -o - | "$@" eval "j * 2" j=- -o - | "$@" eval k k=/dev/stdin'
+    chain = subprocess.run(["sh", "-c", line, "sh", *CLI], cwd=box, capture_output=True)
+    assert chain.stdout == b"[4 6 8]\n", chain.stderr
+
+
+def test_pipes_that_bring_no_array(box):
+    x = (box / "x.npy").read_bytes()
+    for data, text in ((b"", "nothing came through"), (x[:200], "truncated: need 9472 bytes, have 72"),
+                       (x[:40], "truncated: the header is 118 bytes"), (b"hello, world", 'it starts with "hello,"'),
+                       (b"\x93NUMPY\2\0\xff\xff\xff\xff{", "truncated: the header is 4294967295 bytes")):
+        result = piped(data, "eval", "x", "x=-", cwd=box)
+        assert result.returncode == 2 and text in result.stderr.decode() and result.stdout == b"", result
+    assert "nothing came through" in piped(x, "eval", "x + y", "x=-", "y=-", cwd=box).stderr.decode()  # read already
+    assert "not a regular file" in failed(weft("eval", "x", "x=-", cwd=box))  # /dev/null
+    # Endless, and read no further than it takes to tell.
+    endless = f"(cat x.npy; cat /dev/zero) | {shlex.join(CLI)} eval 'x[0, :2] > 100' x=-; cat /dev/zero | {shlex.join(CLI)} eval x x=-"
+    result = subprocess.run(["sh", "-c", endless], cwd=box, capture_output=True, text=True, timeout=60)
+    assert result.stdout == "[False False]\n"
+    assert r'it starts with "\x00\x00' in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--threshold", "many"], "--threshold many: not a whole number from 0 on"),
+        (["--threshold", "-1"], "--threshold -1: not a whole"),
+        (["--threshold", "1.5"], "--threshold 1.5: not a whole"),
+        (["--threshold", "99999999999999999999"], "--threshold 99999999999999999999: not a whole"),
+        (["--memory", "0"], "--memory 0: not a number of bytes"),
+        (["--memory", "-5"], "--memory -5: not a number of bytes"),
+        (["--memory", "99999999999999999999"], "not a number of bytes"),
+        (["--memory", "1e30"], "not a number of bytes"),
+        (["--memory", "nan"], "not a number of bytes"),
+        (["--memory", "5X"], "--memory 5X: not a number of bytes"),
+        (["--memory", "5bb"], "not a number of bytes"),
+        (["--block-bytes", ""], "--block-bytes"),
+    ],
+)
+def test_numbers_of_options_are_checked(box, words, text):
+    message = failed(weft("eval", "i", "i=i.npy", *words, cwd=box))
+    assert text in message and len(message) < 200
+
+
+def test_sizes_of_options(box):
+    for size in ("4096", "1.5G", "512M", "2GiB", "1mb", "8k", "1T", ".5G"):
+        assert done(weft("eval", "i", "i=i.npy", "--memory", size, cwd=box)) == "[1 2 3]\n"
+
+
+def test_a_setting_of_the_cache_that_is_no_setting(box):
+    assert "WEFT_CACHE is 'off'" in failed(weft("tune", "--list", env={"WEFT_CACHE": "off"}))
+
+
 def test_a_reader_that_leaves_ends_it_quietly(box):
     process = subprocess.Popen([*CLI, "eval", "arange(3000000)", "--threshold", "3000000"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
@@ -424,6 +520,15 @@ def test_run_sets_constants_and_overrides(kernels):
               "2,2", "-o", "z=out.npy", cwd=kernels))
     column, row = np.meshgrid(np.arange(16), np.arange(16))
     np.testing.assert_array_equal(load(kernels), (0.5 * (column + 100 * row)).astype("f4"))
+
+
+def test_run_reads_and_writes_standard_streams(kernels):
+    words = ["run", "saxpy.wgsl", "x=-", "y=v.npy", "--param", "a=2", "--param", "n=6", "-o", "y=-"]
+    result = piped((kernels / "v.npy").read_bytes(), *words, cwd=kernels)
+    assert result.returncode == 0, result.stderr
+    np.testing.assert_array_equal(np.frombuffer(result.stdout[128:], "f4"), load(kernels, "v.npy") * 3)
+    assert not (kernels / "-").exists()
+    assert "both go to the standard output" in failed(weft(*words, "--json", cwd=kernels))
 
 
 def test_run_prints_without_output_file(kernels):

@@ -460,6 +460,43 @@ def test_moving(server):
         np.testing.assert_array_equal(server.eval("where(c, x, y)", c=c, x=x, y=y)[0], np.where(c, x, y))
 
 
+def test_numbers_beside_integers_in_true_division(server):
+    """numpy divides as floats, so the number need not fit the array's integers (numpy/numpy#25639, IntelPython/dpctl#1771)."""
+    u, i, b = np.array([1, 2, 4000000000], np.uint32), np.array([-3, 0, 7], np.int32), np.array([True, False])
+    for text, given in (("x / -7", u), ("-7 / x", u), ("x / 3000000000", i), ("5000000000 / x", i), ("x / -9000000000", b),
+                        ("arctan2(x, -1)", u), ("arctan2(-3000000000, x)", i), ("x / 7", u), ("x / -7", i)):
+        with np.errstate(divide="ignore"):
+            want = eval(text, {"x": given, "arctan2": np.arctan2}).astype(np.float32)
+        got, _ = server.eval(text, x=given)
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=text)
+    for text in ("x // -7", "x % -7", "fmod(x, -7)", "x + -7", "x ** -1"):
+        with pytest.raises(EvalError, match="does not fit uint32"):
+            server.eval(text, x=u)
+
+
+def test_take_along_axis_broadcasts(server):
+    """Off the axis a length of 1 stands for all, in the indices and in x (jax-ml/jax#902)."""
+    rng = rng_for("along")
+    for _ in range(ROUNDS * 2):
+        shape = tuple(max(n, 1) for n in random_shape(rng, 2, 5))
+        axis = int(rng.integers(-len(shape), len(shape)))
+        ones = rng.random((2, len(shape))) < 0.4
+        of_x = tuple(1 if o else n for n, o in zip(shape, ones[0]))
+        of_i = tuple(1 if o else n for n, o in zip(shape, ones[1]))
+        x = restride(rng, values(rng, of_x, [np.float32, np.float16, np.int32, bool][rng.integers(0, 4)]))
+        of_i = of_i[: axis % len(shape)] + (int(rng.integers(1, 6)),) + of_i[axis % len(shape) + 1 :]
+        i = rng.integers(-x.shape[axis], x.shape[axis], of_i).astype(np.int32)
+        want = np.take_along_axis(x, i, axis)
+        for stream in (None, {"memory": 1 << 30, "block_bytes": 64}):
+            try:
+                got, _ = server.eval(f"take_along_axis(x, i, {axis})", x=x, i=i, stream=stream)
+            except EvalError as error:
+                assert stream and "blocks" in str(error), (of_x, of_i, axis)
+                continue
+            np.testing.assert_array_equal(got, want, err_msg=f"{of_x} {of_i} {axis} {stream}")
+
+
 def test_arange_and_full(server):
     np.testing.assert_array_equal(server.eval("arange(7)")[0], np.arange(7, dtype=np.int32))
     np.testing.assert_array_equal(server.eval("arange(2, 20, 3)")[0], np.arange(2, 20, 3, dtype=np.int32))

@@ -52,6 +52,18 @@ TEST(Env, Counts) {
   }
 }
 
+TEST(Env, Flags) {
+  EXPECT_EQ(env_flag(kName), std::nullopt);
+  for (const auto& [text, value] : {std::pair{"0", false}, std::pair{"1", true}}) {
+    const Setting s(kName, text);
+    EXPECT_EQ(env_flag(kName), value);
+  }
+  for (const char* text : {"off", "no", "false", "2", " 0", "00"}) {
+    const Setting s(kName, text);
+    expect_error(error_of([] { env_flag(kName); }), ErrorCode::invalid_argument, {kName, text});
+  }
+}
+
 TEST(Env, Durations) {
   const std::pair<const char*, std::chrono::nanoseconds> good[] = {
       {"0", 0ns}, {"30", 30s}, {"2.5", 2500ms}, {"500ms", 500ms}, {"30s", 30s}};

@@ -501,6 +501,20 @@ TEST_F(IoFiles, NpzMembersStoredDeflatedStreamedAndZip64) {
   EXPECT_VALUES((values_of<float>(load(put("one.npz", zip({{"x.npy", x}}))))), 1, 2);
 }
 
+TEST_F(IoFiles, NpzMembersByTheirWholeNames) {  // numpy/numpy#29412
+  const std::string x = npy("<f4", "(2,)", raw({1.0f, 2.0f})), y = npy("<f4", "(1,)", raw({3.0f}));
+  const std::string path = put("a.npz", zip({{"x.npy", x}, {"y", y}, {"deep/z.npy", y}, {"readme.txt", "hi"}}));
+  EXPECT_VALUES((list(path)), "x", "deep/z");
+  EXPECT_VALUES((values_of<float>(load(path + ":x.npy"))), 1, 2);
+  EXPECT_VALUES((values_of<float>(load(path + ":y"))), 3);
+  EXPECT_VALUES((values_of<float>(load(path + ":deep/z"))), 3);
+  EXPECT_VALUES((values_of<float>(load(path + ":deep/z.npy"))), 3);
+  EXPECT_CONTAINS(error_of([&] { load(path + ":readme.txt"); }).message(), "not a .npy file: it starts with \"hi\"");
+  EXPECT_CONTAINS(error_of([&] { load(path + ":z"); }).message(), "no array 'z'; it has x, deep/z");
+  // The array of a name comes before the member of that name.
+  EXPECT_VALUES((values_of<float>(load(put("b.npz", zip({{"x", y}, {"x.npy", x}})) + ":x"))), 1, 2);
+}
+
 TEST_F(IoFiles, NpzThatCannotBeRead) {
   const std::string x = npy("|u1", "(8,)", "abcdefgh");
   const auto refuse = [&](const std::string& file, const std::string& name, ErrorCode code, const std::string& text) {
