@@ -39,7 +39,10 @@ std::optional<Scalar> parse_number(std::string_view text) {
   const char* begin = text.data();
   const char* end = begin + text.size();
   std::int64_t integer = 0;
-  if (const auto r = std::from_chars(begin, end, integer); r.ec == std::errc() && r.ptr == end) return integer;
+  if (const auto r = std::from_chars(begin, end, integer); r.ptr == end) {
+    if (r.ec == std::errc()) return integer;
+    return std::nullopt;  // past int64: not to become a float unsaid
+  }
   double real = 0;
   if (const auto r = std::from_chars(begin, end, real); r.ec == std::errc() && r.ptr == end) return real;
   return std::nullopt;

@@ -78,8 +78,7 @@ Value apply_clip(Translator& t, const Function& f, const Arguments& args) {
 
 Value apply_cast(Translator& t, const Function& f, const Arguments& args) {
   const DType to = t.dtype(args[1]);
-  const OpId x = t.tensor(args[0]);
-  return t.make_tensor(t.at(t.call_span(), title_of(f), [&] { return t.graph().cast(x, to); }));
+  return t.make_tensor(t.at(t.call_span(), title_of(f), [&] { return t.tensor(args[0], to); }));
 }
 
 /// int(), float(), bool(): of numbers; of a tensor too, as astype.
@@ -333,7 +332,7 @@ OpId make_full(Translator& t, const Function& f, const Shape& shape, const Value
                 [&] { return t.graph().broadcast_to(t.graph().cast(x, dtype.value_or(t.graph().dtype(x))), shape); });
   }
   return t.at(t.call_span(), title_of(f), [&] {
-    const DType of = dtype.value_or(default_dtype(*number));
+    const DType of = dtype ? *dtype : default_dtype(*number);
     if (!is_float(of) && of != DType::bool_ && !is_float(*number)) ops::promote(of, *number);  // refuses what won't fit
     Scalar stored = *number;
     if (of == DType::bool_) stored = to_double(*number) != 0;
@@ -394,8 +393,7 @@ Value apply_linspace(Translator& t, const Function& f, const Arguments& args) {
 }
 
 Value apply_array(Translator& t, const Function&, const Arguments& args) {
-  const OpId x = t.tensor(args[0]);
-  return t.make_tensor(args.has(1) ? t.graph().cast(x, t.dtype(args[1])) : x);
+  return t.make_tensor(args.has(1) ? t.tensor(args[0], t.dtype(args[1])) : t.tensor(args[0]));
 }
 
 // -- on the host

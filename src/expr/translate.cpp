@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "expr/names.h"
 #include "expr/scalar.h"
 #include "ops/infer.h"
+#include "ops/scalar.h"
 
 namespace weft::expr {
 namespace {
@@ -241,12 +243,46 @@ void append(std::vector<std::byte>& bytes, T v) {
   bytes.insert(bytes.end(), p, p + sizeof v);
 }
 
+/// Throws Error{out_of_range} for an integer that `dtype` does not hold.
+void append_as(std::vector<std::byte>& bytes, const Scalar& number, DType dtype) {
+  const Scalar stored = ops::stored_scalar("array", number, dtype);
+  switch (dtype) {
+    case DType::bool_: return append(bytes, std::uint8_t{to_double(stored) != 0});
+    case DType::i32: return append(bytes, static_cast<std::int32_t>(std::get<std::int64_t>(stored.value)));
+    case DType::u32: return append(bytes, static_cast<std::uint32_t>(std::get<std::int64_t>(stored.value)));
+    case DType::f16: return append(bytes, float16(static_cast<float>(to_double(stored))));
+    case DType::f32: return append(bytes, static_cast<float>(to_double(stored)));
+  }
+}
+
+/// What numbers are together: with a float among them the integers need not fit int32.
+DType common_dtype(std::span<const Scalar> numbers) {
+  if (numbers.empty() || std::any_of(numbers.begin(), numbers.end(), [](const Scalar& n) { return is_float(n); })) {
+    return DType::f32;
+  }
+  DType dtype = DType::bool_;
+  for (const Scalar& n : numbers) dtype = ops::promote(dtype, default_dtype(n));
+  return dtype;
+}
+
 }  // namespace
 
 OpId Translator::tensor(const Value& value) {
+  return make_array(value, std::nullopt);
+}
+
+OpId Translator::tensor(const Value& value, DType dtype) {
+  const OpId x = make_array(value, dtype);
+  return graph_.dtype(x) == dtype ? x : graph_.cast(x, dtype);
+}
+
+OpId Translator::make_array(const Value& value, std::optional<DType> dtype) {
   if (const TensorRef* ref = value.get_if<TensorRef>()) return ref->id;
   if (const Scalar* number = value.get_if<Scalar>()) {
-    return at(value.span, "bad number", [&] { return graph_.full({}, *number, default_dtype(*number)); });
+    return at(value.span, "bad number", [&] {
+      const DType of = dtype ? *dtype : default_dtype(*number);
+      return graph_.full({}, ops::stored_scalar("array", *number, of), of);
+    });
   }
   if (!value.is<Sequence>()) {
     fail(value.span, "not an array", fmt::format("this is {}", describe(value, graph_)),
@@ -259,19 +295,10 @@ OpId Translator::tensor(const Value& value) {
          "use stack([...]) or concatenate([...]) to join arrays");
   }
   return at(value.span, "bad array", [&] {
-    DType dtype = numbers.empty() ? DType::f32 : DType::bool_;
-    for (const Scalar& n : numbers) dtype = ops::promote(dtype, default_dtype(n));
+    const DType of = dtype ? *dtype : common_dtype(numbers);
     std::vector<std::byte> bytes;
-    for (const Scalar& n : numbers) {
-      const double d = to_double(n);
-      if (dtype == DType::f32)
-        append(bytes, static_cast<float>(d));
-      else if (dtype == DType::i32)
-        append(bytes, static_cast<std::int32_t>(d));
-      else
-        bytes.push_back(d != 0 ? std::byte{1} : std::byte{0});
-    }
-    return graph_.constant(std::move(bytes), Shape(lengths), dtype);
+    for (const Scalar& n : numbers) append_as(bytes, n, of);
+    return graph_.constant(std::move(bytes), Shape(lengths), of);
   });
 }
 
@@ -449,9 +476,8 @@ Value Translator::where(const Value& condition, const Value& a, const Value& b) 
   if (fixed != nullptr && a.is<Scalar>() && b.is<Scalar>()) return to_double(*fixed) != 0 ? a : b;
   std::pair<OpId, OpId> sides;
   if (a.is<Scalar>() && b.is<Scalar>()) {
-    const DType meet = at(call_span_, "can't choose", [&] {
-      return ops::promote(default_dtype(*a.get_if<Scalar>()), default_dtype(*b.get_if<Scalar>()));
-    });
+    const DType meet = at(call_span_, "can't choose",
+                          [&] { return common_dtype(std::array{*a.get_if<Scalar>(), *b.get_if<Scalar>()}); });
     sides = {graph_.scalar(*a.get_if<Scalar>(), meet), graph_.scalar(*b.get_if<Scalar>(), meet)};
   } else {
     sides = operands(a, b);

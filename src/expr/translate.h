@@ -47,6 +47,8 @@ class Translator {
 
   /// A value as a tensor: numbers become 0-d, sequences of numbers arrays.
   OpId tensor(const Value& value);
+  /// The same in a dtype: an array is cast, and numbers need fit that dtype only.
+  OpId tensor(const Value& value, DType dtype);
   std::int64_t integer(const Value& value, std::string_view what);
   double number(const Value& value, std::string_view what);
   bool boolean(const Value& value, std::string_view what);
@@ -94,6 +96,8 @@ class Translator {
   Value index_sequence(const Value& object, const std::vector<Value>& items, Span span);
   OpId index_tensor(OpId x, const std::vector<Value>& items, Span span);
 
+  /// tensor(), with numbers in `dtype` where one is given.
+  OpId make_array(const Value& value, std::optional<DType> dtype);
   /// Numbers beside a tensor take the dtype that the two meet in.
   OpId operand(const Value& value, DType beside);
   std::pair<OpId, OpId> operands(const Value& a, const Value& b);

@@ -374,6 +374,11 @@ def test_numbers_of_options_are_checked(box, words, text):
     assert text in message and len(message) < 200
 
 
+def test_a_number_past_64_bits_is_no_float_unsaid(box):
+    assert "at most 64 bits" in failed(weft("eval", "i + n", "i=i.npy", "n=9223372036854775808", cwd=box))
+    assert done(weft("eval", "i < n", "i=i.npy", "n=9223372036854775807", cwd=box)) == "[ True  True  True]\n"
+
+
 def test_sizes_of_options(box):
     for size in ("4096", "1.5G", "512M", "2GiB", "1mb", "8k", "1T", ".5G"):
         assert done(weft("eval", "i", "i=i.npy", "--memory", size, cwd=box)) == "[1 2 3]\n"

@@ -505,6 +505,27 @@ def test_arange_and_full(server):
     np.testing.assert_array_equal(server.eval("full((2, 3), 1.5)")[0], np.full((2, 3), 1.5, np.float32))
 
 
+def test_numbers_fit_the_dtype_that_is_named(server):
+    """...and not int32 first; a float among the numbers of a list makes all of them float32."""
+    u = np.array([1, 4294967295], np.uint32)
+    for text, dtype in (("full((2,), 4294967295, 'u4')", np.uint32), ("full((2,), 3000000000, 'f4')", np.float32),
+                        ("full_like(u, 4294967295)", np.uint32), ("array([4294967295, 0], 'u4')", np.uint32),
+                        ("array([[1, 2.5], [70000, nan]], 'f2')", np.float16), ("array([3000000000, 0.5])", np.float32),
+                        ("array([0, 2.5, nan], 'bool')", np.bool_), ("array([], 'i4')", np.int32), ("array(u, 'f4')", np.float32),
+                        ("array([True, 2])", np.int32), ("array(4294967295, 'u4')", np.uint32),
+                        ("where(u > 1, 3000000000, 1.5)", np.float32)):
+        with np.errstate(over="ignore"):
+            want = np.asarray(eval(text, {"u": u, "nan": np.nan, "full": np.full, "full_like": np.full_like, "array": np.array,
+                                          "where": np.where}))
+            want = want.astype(dtype)
+        got, _ = server.eval(text, **({"u": u} if "(u" in text else {}))
+        assert got.dtype == dtype and got.shape == want.shape, text
+        np.testing.assert_array_equal(got, want, err_msg=text)
+    for text in ("array([-1], 'u4')", "full((2,), -1, 'u4')", "array([3000000000], 'i4')", "[4294967295]", "cast(-1, 'u4')"):
+        with pytest.raises(EvalError, match="does not fit"):
+            server.eval(text)
+
+
 def test_chains_are_one_dispatch(server):
     x = np.linspace(-2, 2, 999, dtype=np.float32)
     got, answer = server.eval("relu(a * b + c)", a=x, b=x[::-1].copy(), c=np.float32(0.25) * x)
