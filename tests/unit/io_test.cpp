@@ -1,6 +1,7 @@
 // Files made in the test; tests/unit/io_numpy_test.py compares with numpy itself.
 #include "weft/io.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,6 +15,9 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <span>
+#include <string>
+#include <thread>
 #include <type_traits>
 
 #include "io/decimal.h"
@@ -789,6 +793,77 @@ TEST_F(IoFiles, ReplacesUnderAMappingAndKeepsPermissions) {
   EXPECT_VALUES((values_of<float>(before)), 1, 2);
   EXPECT_VALUES((values_of<float>(load(path.string()))), 9);
   EXPECT_EQ(fs::status(path).permissions(), fs::perms(0640));
+}
+
+TEST_F(IoFiles, WritesIntoWhatIsOpenFromWhereItStands) {  // runtimeverification/k#2404
+  const std::string path = put("log", "before");
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND);
+  ASSERT_GE(fd, 0);
+  const std::string x = "abc";
+  const auto link = directory_ / "link";
+  std::filesystem::create_symlink("/dev/fd/" + std::to_string(fd), link);
+  for (const std::string& name :
+       {"/dev/fd/" + std::to_string(fd), "/proc/self/fd/" + std::to_string(fd), link.string()}) {
+    save_npy(name, FileDType::u8, {3}, std::as_bytes(std::span(x)));
+  }
+  ::unlink(path.c_str());  // and still when it has no name
+  NpyWriter writer("/dev/fd/" + std::to_string(fd), FileDType::u8, {3});
+  EXPECT_EQ(writer.temporary(), "");
+  writer.write(0, 0, 2, std::as_bytes(std::span(x).first(2)));
+  EXPECT_EQ(error_of([&] { NpyWriter("/dev/fd/999", FileDType::u8, {3}); }).code(), ErrorCode::io_error);
+  writer.write(0, 2, 3, std::as_bytes(std::span(x).last(1)));
+  writer.finish();
+  const int again = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY);
+  std::string content(10000, 0);
+  content.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(again, content.data(), content.size()))));
+  EXPECT_EQ(content.size(), 6 + 4 * (128 + 3));
+  EXPECT_TRUE(content.starts_with("before\x93NUMPY"));
+  EXPECT_TRUE(content.ends_with("abc"));
+  ::close(again);
+  ::close(fd);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);  // the link
+}
+
+TEST_F(IoFiles, ReadsWhatComesThroughAPipe) {  // numpy/numpy#23479
+  const std::string big(300'000, 'y');
+  const std::string array = npy("|u1", "(3, 100000)", big), two = zip({{"x.npy", npy("|u1", "(3,)", "abc"), 8}});
+  const auto through = [](const std::string& bytes, auto&& use) {
+    int ends[2] = {-1, -1};
+    ASSERT_EQ(::pipe(ends), 0);
+    std::thread writer([&] {
+      for (std::size_t at = 0; at < bytes.size();) {  // a few at a time
+        const ssize_t n = ::write(ends[1], bytes.data() + at, std::min<std::size_t>(bytes.size() - at, 4097));
+        if (n <= 0) break;
+        at += static_cast<std::size_t>(n);
+      }
+      ::close(ends[1]);
+    });
+    use("/dev/fd/" + std::to_string(ends[0]));
+    ::close(ends[0]);
+    writer.join();
+  };
+  std::signal(SIGPIPE, SIG_IGN);
+  through(array, [&](const std::string& name) { EXPECT_EQ(as_text(load(name).bytes), big); });
+  through(array + std::string(1 << 22, 'z'), [&](const std::string& name) {  // as little as that is read
+    const ArrayFile file = ArrayFile::open(name);
+    std::string rows(200'000, 0);
+    file.read(0, 1, 3, std::as_writable_bytes(std::span(rows)));
+    EXPECT_EQ(rows, big.substr(0, 200'000));
+  });
+  through(two, [&](const std::string& name) { EXPECT_EQ(as_text(load(name + ":x").bytes), "abc"); });
+  const auto refuse = [&](const std::string& bytes, const std::string& text) {
+    through(bytes, [&](const std::string& name) {
+      const Error e = error_of([&] { load(name); });
+      EXPECT_EQ(e.code(), ErrorCode::io_error);
+      EXPECT_CONTAINS(e.message(), text);
+    });
+  };
+  refuse("", "nothing came through it");
+  refuse(std::string(1 << 22, 0), "not a .npy file: it starts with \"\\x00");
+  for (std::size_t n = 1; n < 128; ++n) refuse(array.substr(0, n), n < 6 ? "not a .npy file" : "truncated");
+  refuse(array.substr(0, 1000), "truncated: need 300000 bytes");
+  refuse(two.substr(0, two.size() - 1), "no end of central directory");
+  std::signal(SIGPIPE, SIG_DFL);
 }
 
 TEST_F(IoFiles, FollowsSymbolicLinks) {
