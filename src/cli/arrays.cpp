@@ -1,5 +1,6 @@
 #include "cli/arrays.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "io/atomic_file.h"
 #include "io/own_descriptor.h"
 #include "weft/error.h"
 
@@ -120,6 +122,12 @@ void check_output(const std::filesystem::path& path) {
                             ? access(path.c_str(), W_OK) == 0
                             : access(folder.c_str(), W_OK | X_OK) == 0 && (!exists || access(path.c_str(), W_OK) == 0);
   if (!writable) fail("no permission to write there", "choose another path, or change its permissions");
+  if (const auto own = io::own_descriptor(path)) {
+    if ((fcntl(*own, F_GETFL) & O_ACCMODE) == O_RDONLY) fail("not open for writing", "choose another path");
+  } else if (!is_written_in_place(path)) {
+    const HoldInterrupts hold;
+    const io::AtomicFile trial(path);  // what else is in the way: links to nowhere, file systems that take no files
+  }
 }
 
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {

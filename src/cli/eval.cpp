@@ -15,6 +15,7 @@
 #include "cli/error_report.h"
 #include "cli/eval_inputs.h"
 #include "cli/eval_stream.h"
+#include "cli/option_values.h"
 #include "cli/progress.h"
 #include "cli/stats_report.h"
 #include "weft/expr.h"
@@ -147,8 +148,10 @@ void add_eval(CLI::App& app) {
       ->required();
   command->add_option("INPUTS", options->inputs,
                       "name=FILE (.npy, .npz:array, .safetensors:tensor; - is the standard input) or name=NUMBER");
-  command->add_option("-o,--output", options->output,
-                      "Write the result to this .npy file instead of printing it; - is the standard output");
+  command
+      ->add_option("-o,--output", options->output,
+                   "Write the result to this .npy file instead of printing it; - is the standard output")
+      ->check(file_name());
   add_stream_options(*command, options->stream);
   add_common_options(*command, options->common);
   command->footer(

@@ -77,4 +77,10 @@ CLI::Option* add_count_option(CLI::App& command, const std::string& name, std::i
   return command.add_option_function<std::string>(name, take, text)->type_name("COUNT");
 }
 
+CLI::Validator file_name() {
+  return {
+      [](const std::string& given) { return given.empty() ? std::string("the file name is empty") : std::string(); },
+      "", ""};
+}
+
 }  // namespace weft::cli

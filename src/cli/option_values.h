@@ -13,4 +13,7 @@ CLI::Option* add_size_option(CLI::App& command, const std::string& name, std::ui
 /// A whole number from 0 on.
 CLI::Option* add_count_option(CLI::App& command, const std::string& name, std::int64_t& to, const std::string& text);
 
+/// Refuses an empty name, as an unset variable of the shell leaves it, which would count as no option at all.
+CLI::Validator file_name();
+
 }  // namespace weft::cli

@@ -4,18 +4,19 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
 
 #include "cli/arrays.h"
 #include "cli/interrupt.h"
+#include "cli/option_values.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 
 void add_trace_options(CLI::App& command, TraceOptions& to) {
-  command.add_option("--trace", to.file,
-                     "Write what device and host did, and when, to this JSON file, for ui.perfetto.dev");
+  command
+      .add_option("--trace", to.file,
+                  "Write what device and host did, and when, to this JSON file, for ui.perfetto.dev")
+      ->check(file_name());
   command.add_flag("--profile", to.table, "Say on stderr how long each kernel took on the device, and the host's part");
 }
 
@@ -43,11 +44,8 @@ void report_profile(const TraceOptions& options, const std::optional<Trace>& tra
   if (!trace) return;
   if (options.table) fmt::print(stderr, "{}", trace->table());
   if (options.file.empty()) return;
-  std::error_code error;
-  const bool special = std::filesystem::exists(options.file, error) &&
-                       !std::filesystem::is_regular_file(options.file, error);  // a pipe, which may block
   std::optional<HoldInterrupts> hold;
-  if (!special) hold.emplace();
+  if (!is_written_in_place(options.file)) hold.emplace();  // a pipe may block
   trace->save(options.file);
 }
 

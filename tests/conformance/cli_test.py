@@ -315,6 +315,23 @@ def test_output_goes_where_the_standard_output_stands(box):
         assert "--json both go to the standard output" in failed(weft("eval", "1", "-o", name, "--json"))
 
 
+def test_an_output_that_cannot_be_is_refused_before_any_work(box):
+    (box / "nowhere").symlink_to("no/such/folder.npy")
+    (box / "loop").symlink_to("loop")
+    (box / "folder").symlink_to(".")
+    no_device = {"VK_ICD_FILENAMES": "/nonexistent", "VK_DRIVER_FILES": "/nonexistent"}
+    before = sorted(os.listdir(box))
+    for name, text in (("", "the file name is empty"), ("nowhere", "nowhere: cannot write: No such file"),
+                       ("loop", "loop: cannot write: Too many levels"), ("folder", "folder: not a file to write"),
+                       ("n" * 300, "File name too long"), ("/proc/x.npy", "/proc/x.npy: ")):
+        for option in ("-o", "--trace"):
+            assert text in failed(weft("eval", "i + 1", "i=i.npy", option, name, cwd=box, env=no_device)), (option, name)
+    with open(box / "i.npy") as reading:
+        result = subprocess.run([*CLI, "eval", "1", "-o", "/dev/stdin"], stdin=reading, capture_output=True, text=True)
+    assert "/dev/stdin: not open for writing" in failed(result)
+    assert sorted(os.listdir(box)) == before
+
+
 def piped(data, *words, cwd):
     return subprocess.run([*CLI, *words], cwd=cwd, input=data, capture_output=True, timeout=240)
 
