@@ -475,6 +475,21 @@ def test_numbers_beside_integers_in_true_division(server):
             server.eval(text, x=u)
 
 
+def test_numbers_round_to_float16_once(server):
+    """1 + 2^-11 + a little is above the midpoint of two halves, and on it when rounded to float32 first."""
+    if not f16_or_skip_reason(server):
+        return
+    x = np.zeros(3, np.float16)
+    for text in ("1.000488281251", "1.000488281249", "-1.000488281251", "2049.000001", "5.9604644775390625e-08", "2.98023224e-8",
+                 "2.9802322387695313e-08", "2.9802322387696e-08", "65519.99999999", "65520.0", "1e-300", "1e300", "nan", "-inf"):
+        want = x + eval(text, {"nan": np.nan, "inf": np.inf})
+        for way in (f"x + {text}", f"maximum({text}, x) + minimum({text}, x)", f"full((3,), {text}, 'f2')",
+                    f"array([{text}, {text}, {text}], 'f2')"):
+            got, _ = server.eval(way, **({"x": x} if "x +" in way or ", x" in way else {}))
+            assert got.dtype == np.float16
+            assert np.array_equal(flushed(got), flushed(want), equal_nan=True) or np.array_equal(got, want, equal_nan=True), (way, got, want)
+
+
 def test_take_along_axis_broadcasts(server):
     """Off the axis a length of 1 stands for all, in the indices and in x (jax-ml/jax#902)."""
     rng = rng_for("along")

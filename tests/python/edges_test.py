@@ -28,6 +28,22 @@ def same(got, want):
 
 
 @pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("name", ["divide", "atan2"])
+def test_division_by_numbers_that_do_not_fit(name, lazy):
+    """It computes in floats, whatever the integers of the array hold (numpy/numpy#25639, IntelPython/dpctl#1771)."""
+    ours, numpy = getattr(weft, name), getattr(np, name)
+    with weft.lazy(lazy):
+        for a in (I32, U32, np.array([True, False])):
+            for n in (2**31, -(2**31) - 1, 2**32, -1, 2**40, -(2**40), 2**63, 2**70, -(2**70)):
+                for got, want in ((ours(weft.asarray(a), n), numpy(a, float(n))), (ours(n, weft.asarray(a)), numpy(float(n), a))):
+                    assert got.dtype == weft.float32
+                    np.testing.assert_allclose(got.numpy(), want.astype(np.float32), rtol=1e-5)
+        for op in (weft.add, weft.floor_divide, weft.maximum):
+            with pytest.raises((ValueError, IndexError, OverflowError)):
+                op(weft.asarray(U32), -1).numpy()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_with_numbers_that_do_not_fit(name, lazy):
     ours, numpy = getattr(weft, name), getattr(np, name)
