@@ -40,10 +40,10 @@ struct HostArray {
 
 /// Reads "x.npy", "archive.npz:name" or "model.safetensors:tensor". An .npz or .safetensors with one array needs no
 /// name. `spec` that names an existing file wins over a ':' inside the name. A pipe that the process
-/// has open (/dev/stdin, the shell's <(command)) is read to the end of the array, into memory. Throws Error{io_error} that names the file
-/// and, for a malformed header, shows it; Error{unsupported} for well-formed files that hold what Weft has no use for
-/// (objects, structures, text, dates, more than 8 axes, encrypted members). Nothing larger than the file announces and
-/// holds is ever allocated.
+/// has open (/dev/stdin, the shell's <(command)) is read to the end of the array, into memory. Throws Error{io_error}
+/// that names the file and, for a malformed header, shows it; Error{unsupported} for well-formed files that hold what
+/// Weft has no use for (objects, structures, text, dates, more than 8 axes, encrypted members). Nothing larger than the
+/// file announces and holds is ever allocated.
 HostArray load(const std::string& spec);
 
 /// An array in a file, opened and not read: for what is larger than memory. Copies share the open file; any thread may
@@ -76,8 +76,8 @@ class ArrayFile {
 HostArray load_npy(const std::filesystem::path& path);
 /// The same from memory; `bytes` must outlive nothing: the result owns a copy. For fuzzing and for .npz members.
 HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name);
-/// One member of an .npz archive (stored or deflate, zip64 too), by its name with ".npy" or without; an empty name takes
-/// the only one.
+/// One member of an .npz archive (stored or deflate, zip64 too), by its name with ".npy" or without; an empty name
+/// takes the only one.
 HostArray load_npz(const std::filesystem::path& path, std::string_view member);
 /// One tensor of a .safetensors file, memory-mapped; an empty name takes the only one.
 HostArray load_safetensors(const std::filesystem::path& path, std::string_view tensor);
@@ -128,7 +128,8 @@ class ComputableFile {
 /// beside `path` (a temporary one where the file system has no such files), flushed, then put in place. On failure
 /// throws Error{io_error} and leaves nothing behind, nor does a process that is killed (but for the temporary one); a
 /// file that was there stays as it was. Symbolic links are followed; a pipe, a device, and
-/// what this process has open (/dev/stdout, even where that is a file) are written directly. Error{unsupported} for bf16, which .npy lacks; Error{invalid_argument} when `bytes` and `shape` disagree.
+/// what this process has open (/dev/stdout, even where that is a file) are written directly. Error{unsupported} for
+/// bf16, which .npy lacks; Error{invalid_argument} when `bytes` and `shape` disagree.
 void save_npy(const std::filesystem::path& path, FileDType dtype, const Shape& shape, std::span<const std::byte> bytes);
 inline void save_npy(const std::filesystem::path& path, DType dtype, const Shape& shape,
                      std::span<const std::byte> bytes) {
