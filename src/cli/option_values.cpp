@@ -32,8 +32,9 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   const bool begins_as_number = !text.empty() && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9'));
   if (!begins_as_number) return std::nullopt;
   double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, number);
   if (error != std::errc()) return std::nullopt;
   const std::optional<double> factor = factor_of({rest, static_cast<std::size_t>(end - rest)});
   if (!factor) return std::nullopt;
@@ -45,8 +46,9 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
 
 std::optional<std::int64_t> parse_count(std::string_view text) {
   std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, number);
   if (error != std::errc() || rest != end || number < 0) return std::nullopt;
   return number;
 }
