@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -195,6 +196,11 @@ void AtomicFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     const ssize_t n =
         s.direct ? ::write(s.fd(), left.data(), most) : ::pwrite(s.fd(), left.data(), most, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN && s.direct) {  // whoever made the pipe set it to not block
+      pollfd ready{s.fd(), POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+      continue;
+    }
     if (n < 0) write_error(s.shown, s.file ? s.fd() : -1, left.size(), offset, errno);
     left = left.subspan(static_cast<std::size_t>(n));
     offset += static_cast<std::uint64_t>(n);

@@ -93,7 +93,7 @@ FileDescriptor open_regular(const std::filesystem::path& path) {
   if (::fstat(file.get(), &info) != 0) system_error(name, "cannot open", errno, "check the file");
   if (S_ISDIR(info.st_mode)) system_error(name, "cannot read", EISDIR, "name a file in it");
   if (!S_ISREG(info.st_mode)) {
-    malformed(name, "not a regular file", "save the array to a file first, or pass it on the standard input");
+    malformed(name, "not a regular file", "save the array to a file first, or pipe it into the standard input");
   }
   return file;
 }

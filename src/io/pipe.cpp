@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,9 +45,14 @@ bool read_more(const FileDescriptor& pipe, std::vector<std::byte>& to, std::size
                 "save the array to a file, which is read where it lies");
   }
   ssize_t n = 0;
-  do {
-    n = ::read(pipe.get(), to.data() + had, most);
-  } while (n < 0 && errno == EINTR);
+  while ((n = ::read(pipe.get(), to.data() + had, most)) < 0) {
+    if (errno == EAGAIN) {  // whoever made the pipe set it to not block
+      pollfd ready{pipe.get(), POLLIN, 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
   if (n < 0) system_error(name, "cannot read", errno, "check what writes into it");
   to.resize(had + static_cast<std::size_t>(n));
   return n > 0;

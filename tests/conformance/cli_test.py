@@ -353,6 +353,32 @@ def test_inputs_come_through_pipes(box):
     assert chain.stdout == b"[4 6 8]\n", chain.stderr
 
 
+def test_pipes_that_do_not_block(box):
+    """What another program set its end to holds for ours as well (as with node's pipes)."""
+    big = np.arange(300000, dtype="f4")
+    np.save(box / "big.npy", big)
+    data = (box / "big.npy").read_bytes()
+    (our_input, feed), (drain, our_output) = os.pipe(), os.pipe()
+    os.set_blocking(our_input, False)
+    os.set_blocking(our_output, False)
+    process = subprocess.Popen([*CLI, "eval", "x + 1", "x=-", "-o", "-"], stdin=our_input, stdout=our_output, stderr=subprocess.PIPE)
+    os.close(our_input)
+    os.close(our_output)
+    time.sleep(0.3)  # nothing to read yet
+    os.set_blocking(feed, True)
+    with os.fdopen(feed, "wb") as writer:
+        for at in range(0, len(data), 100000):
+            writer.write(data[at : at + 100000])
+            writer.flush()
+            time.sleep(0.02)
+    time.sleep(0.5)  # and its output full
+    with os.fdopen(drain, "rb") as reader:
+        got = reader.read()
+    assert process.wait(60) == 0, process.stderr.read()
+    process.stderr.close()
+    np.testing.assert_array_equal(np.frombuffer(got[128:], "f4"), big + 1)
+
+
 def test_pipes_that_bring_no_array(box):
     x = (box / "x.npy").read_bytes()
     for data, text in ((b"", "nothing came through"), (x[:200], "truncated: need 9472 bytes, have 72"),
