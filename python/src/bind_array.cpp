@@ -208,10 +208,10 @@ void bind_array(nb::module_& m) {
           nb::sig("def __rpow__(self, other: weft._types.ArrayLike, modulo: None = None, /) -> Array"))
       .def(
           "__matmul__", [](const Array& self, nb::handle other) { return product(self, other, false); },
-          nb::sig("def __matmul__(self, other: weft._types.ArrayLike, /) -> Array"))
+          nb::arg("other").none(), nb::sig("def __matmul__(self, other: weft._types.ArrayLike, /) -> Array"))
       .def(
           "__rmatmul__", [](const Array& self, nb::handle other) { return product(self, other, true); },
-          nb::sig("def __rmatmul__(self, other: weft._types.ArrayLike, /) -> Array"));
+          nb::arg("other").none(), nb::sig("def __rmatmul__(self, other: weft._types.ArrayLike, /) -> Array"));
   constexpr std::pair<UnaryOp, const char*> kUnary[] = {{UnaryOp::negative, "__neg__"},
                                                         {UnaryOp::positive, "__pos__"},
                                                         {UnaryOp::abs, "__abs__"},

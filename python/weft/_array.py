@@ -146,6 +146,12 @@ def __setitem__(self, key, value):
     )
 
 
+def __delitem__(self, key):
+    raise TypeError(
+        "weft: arrays never change, so del x[...] is not there. Fix: make a new one, with an index or weft.concat."
+    )
+
+
 def tolist(self) -> list:
     return self.numpy().tolist()
 
@@ -262,7 +268,7 @@ def _attach() -> None:
     for f in (
         __array__, __array_namespace__, __dlpack__, __dlpack_device__, __bool__, __int__, __float__, __complex__,
         __index__, __iter__, __contains__, __divmod__, __rdivmod__, __round__, __trunc__, __format__, __copy__,
-        __deepcopy__, __reduce__, __setitem__, __repr__, __str__, item, tolist, astype, to_device, reshape, transpose,
+        __deepcopy__, __reduce__, __setitem__, __delitem__, __repr__, __str__, item, tolist, astype, to_device, reshape, transpose,
         flatten, copy, squeeze,
     ):  # fmt: skip
         _add(f.__name__, f)

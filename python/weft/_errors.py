@@ -24,10 +24,8 @@ class InvalidArgument(Error, ValueError):
     code = "invalid_argument"
 
 
-class DTypeError(Error, TypeError):
-    """A dtype that Weft has no arrays of, or an object that is no array."""
-
-    code = "invalid_argument"
+class DTypeError(InvalidArgument, TypeError):
+    """A dtype that Weft has no arrays of, or that an operation has no meaning for, or an object that is no array."""
 
 
 class OutOfRange(Error, IndexError, ValueError):
@@ -101,5 +99,5 @@ for _c in (Error, DTypeError, *_BY_CODE.values()):
 
 
 def make(code: str, message: str, fix: str) -> Error:
-    """For the C++ part."""
-    return _BY_CODE.get(code, InternalError)(message, fix)
+    """For the C++ part. "dtype" is a kind of invalid_argument."""
+    return (DTypeError if code == "dtype" else _BY_CODE.get(code, InternalError))(message, fix)

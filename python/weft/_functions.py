@@ -77,7 +77,10 @@ def squeeze(x, axis: int | tuple[int, ...] | None = None) -> Array:
 def flip(x, axis: int | tuple[int, ...] | None = None) -> Array:
     """The other way round along these axes, or all. A view."""
     x = _asarray(x)
-    flipped = set(range(x.ndim)) if axis is None else set(_axes("flip", axis, x.ndim))
+    axes = list(range(x.ndim)) if axis is None else _axes("flip", axis, x.ndim)
+    flipped = set(axes)
+    if len(flipped) != len(axes):
+        raise InvalidArgument(f"flip: an axis is given twice in {axis!r}", "name each axis once")
     return x[tuple(slice(None, None, -1) if k in flipped else slice(None) for k in range(x.ndim))]
 
 
@@ -137,7 +140,7 @@ def unstack(x, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 
 def broadcast_arrays(*arrays) -> tuple[Array, ...]:
-    made = [_asarray(a) for a in arrays]
+    made = _convert.asarrays(*arrays)
     try:
         shape = np.broadcast_shapes(*(a.shape for a in made))
     except ValueError:
@@ -323,7 +326,7 @@ def full_like(x, /, fill_value, *, dtype=None, device: Device | None = None) -> 
 
 
 def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
-    made = [_asarray(a) for a in arrays]
+    made = _convert.asarrays(*arrays)
     if indexing not in ("xy", "ij"):
         raise InvalidArgument(f"meshgrid: indexing is {indexing!r}", "use 'xy' or 'ij'")
     n = len(made)
@@ -338,20 +341,24 @@ def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
 
 
 def _truth(x) -> Array:
-    x = _asarray(bool(x) if type(x) in (int, float) else x)
+    x = _asarray(x)
     return x if x.dtype == _convert.BOOL else _weft._astype(x, _convert.BOOL)
 
 
+def _truths(*given) -> list[Array]:
+    return [_truth(x) for x in _convert.asarrays(*(bool(x) if type(x) in (int, float) else x for x in given))]
+
+
 def logical_and(x1, x2) -> Array:
-    return _weft.bitwise_and(_truth(x1), _truth(x2))
+    return _weft.bitwise_and(*_truths(x1, x2))
 
 
 def logical_or(x1, x2) -> Array:
-    return _weft.bitwise_or(_truth(x1), _truth(x2))
+    return _weft.bitwise_or(*_truths(x1, x2))
 
 
 def logical_xor(x1, x2) -> Array:
-    return _weft.bitwise_xor(_truth(x1), _truth(x2))
+    return _weft.bitwise_xor(*_truths(x1, x2))
 
 
 def _to_float32(x) -> tuple[Array, np.dtype]:
@@ -363,11 +370,13 @@ def _to_float32(x) -> tuple[Array, np.dtype]:
 
 def _to_float32s(x1, x2):
     """The same for two, of which one may be a number, weak as beside an operator."""
+    own = [_convert.held_as(x.dtype) for x in (x1, x2) if isinstance(x, np.floating)]
     both = [x.item() if isinstance(x, np.generic) else x for x in (x1, x2)]
-    both = [x if type(x) in (bool, int, float) else _asarray(x) for x in both]
+    device = next((x.device for x in both if isinstance(x, Array)), None)
+    both = [x if type(x) in (bool, int, float) else _asarray(x, device=device) for x in both]
     if not any(isinstance(x, Array) for x in both):
         both[0] = _asarray(both[0])
-    dtypes = [x.dtype for x in both if isinstance(x, Array)]
+    dtypes = [x.dtype for x in both if isinstance(x, Array)] + own
     half = _convert.FLOAT16 in dtypes and all(d in (_convert.FLOAT16, _convert.BOOL) for d in dtypes)
     a, b = (_weft._astype(x, _convert.FLOAT32) if isinstance(x, Array) else float(x) for x in both)
     return a, b, _convert.FLOAT16 if half else _convert.FLOAT32
@@ -538,13 +547,13 @@ def vecdot(x1, x2, /, *, axis: int = -1) -> Array:
 
 
 def outer(x1, x2) -> Array:
-    a, b = _asarray(x1), _asarray(x2)
+    a, b = _convert.asarrays(x1, x2)
     return _weft.multiply(_weft.reshape(a, (-1, 1)), _weft.reshape(b, (1, -1)))
 
 
 def tensordot(x1, x2, /, *, axes=2) -> Array:
     """numpy.tensordot: sums over `axes` axes at the end of x1 and the start of x2, or over two lists of axes."""
-    a, b = _asarray(x1), _asarray(x2)
+    a, b = _convert.asarrays(x1, x2)
     if hasattr(axes, "__len__"):
         if len(axes) != 2:
             raise InvalidArgument(f"tensordot: axes={axes!r}", "give a number of axes, or those of x1 and those of x2")
@@ -633,7 +642,7 @@ def einsum(subscripts: str, *operands) -> Array:
     to right. Repeated letters are diagonals; "..." broadcasts."""
     if not isinstance(subscripts, str) or not operands:
         raise InvalidArgument("einsum: no string and arrays given", "call einsum('ij,jk->ik', a, b)")
-    arrays = [_asarray(x) for x in operands]
+    arrays = _convert.asarrays(*operands)
     terms, result = _einsum_terms(subscripts, [x.ndim for x in arrays])
     sizes: dict[str, int] = {}
     for x, term in zip(arrays, terms):
