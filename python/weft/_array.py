@@ -153,6 +153,7 @@ def __delitem__(self, key):
 
 
 def tolist(self) -> list:
+    """Nested lists of Python's numbers; of no axes, one number."""
     return self.numpy().tolist()
 
 
@@ -198,28 +199,34 @@ def astype(self, dtype, copy: bool = True) -> Array:
 
 
 def to_device(self, device: Device, /, *, stream=None) -> Array:
+    """The array on another device, by way of the host; itself where it is there."""
     return _convert.asarray(self, device=device)
 
 
 def reshape(self, *shape, copy: bool | None = None) -> Array:
+    """weft.reshape of this array; lengths in a tuple or one by one."""
     return _functions.reshape(self, shape[0] if len(shape) == 1 else shape, copy=copy)
 
 
 def transpose(self, *axes) -> Array:
+    """Axes in this order, or all reversed; a view."""
     if not axes or axes == (None,):
         return self.T
     return _weft.permute_dims(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
 
 def flatten(self) -> Array:
+    """One axis; a view where the strides allow it."""
     return _weft.reshape(self, (-1,))
 
 
 def copy(self) -> Array:
+    """The same elements in new memory."""
     return _convert.duplicate(self)
 
 
 def squeeze(self, axis=None) -> Array:
+    """weft.squeeze of this array."""
     return _functions.squeeze(self, axis)
 
 
@@ -241,6 +248,7 @@ def _reduction(name: str):
 
     method = adding if name in ("sum", "mean", "prod") else plain
     method.__name__ = name
+    method.__doc__ = f"weft.{name} of this array."
     return method
 
 
@@ -255,6 +263,7 @@ def _spread(name: str):
         return function(x, axis, correction=correction if ddof is None else ddof, keepdims=keepdims)
 
     method.__name__ = name
+    method.__doc__ = f"weft.{name} of this array; ddof: numpy's name for correction."
     return method
 
 

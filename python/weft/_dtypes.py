@@ -68,10 +68,12 @@ def can_cast(from_, to) -> bool:
 
 
 def finfo(type_):
+    """numpy.finfo of a float dtype or array."""
     return np.finfo(_convert.dtype(_dtype_of(type_)))
 
 
 def iinfo(type_):
+    """numpy.iinfo of an integer dtype or array."""
     return np.iinfo(_convert.dtype(_dtype_of(type_)))
 
 

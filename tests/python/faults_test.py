@@ -220,9 +220,21 @@ def test_arrays_stay_as_they_are():
     assert x.tolist() == X.tolist() and y.tolist() == (X + 1).tolist()
 
 
-def test_flip_refuses_an_axis_twice():
-    with pytest.raises(ValueError, match="Fix: "):
-        weft.flip(X, (0, -2))
+def test_an_axis_given_twice_is_refused():
+    for call in (lambda: weft.flip(X, (0, -2)), lambda: weft.squeeze(X[None], (0, 0)), lambda: weft.sum(X, (1, -1))):
+        with pytest.raises(ValueError, match="Fix: "):
+            call()
+
+
+def test_every_public_name_has_a_docstring():
+    for module in (weft, weft.nn, weft.linalg, weft.fft, weft.random):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if callable(thing):
+                assert (thing.__doc__ or "").strip(), f"{module.__name__}.{name}"
+    for name in dir(weft.Array):
+        if not name.startswith("_"):
+            assert (getattr(weft.Array, name).__doc__ or "").strip(), name
 
 
 # -- weft.jit: what a caller dropped is dropped (jax-ml/jax#16226, jax-ml/jax#1605)
