@@ -21,6 +21,8 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
+    """Arguments that contradict each other, or what the call asks for."""
+
     code = "invalid_argument"
 
 
@@ -35,10 +37,14 @@ class OutOfRange(Error, IndexError, ValueError):
 
 
 class OutOfMemory(Error, MemoryError):
+    """The device, or the host, has no room."""
+
     code = "out_of_memory"
 
 
 class TimedOut(Error, TimeoutError):
+    """A deadline passed; everything stays usable."""
+
     code = "timed_out"
 
     __str__ = Exception.__str__  # OSError's own would look for an errno
@@ -57,6 +63,8 @@ class CompileError(Error, RuntimeError):
 
 
 class DeviceLost(Error, RuntimeError):
+    """The device is gone; open another."""
+
     code = "device_lost"
 
 
@@ -67,6 +75,8 @@ class ForeignBuffer(Error, ValueError):
 
 
 class IoError(Error, OSError):
+    """A file could not be read or written."""
+
     code = "io_error"
 
     __str__ = Exception.__str__

@@ -792,6 +792,16 @@ def _conv_integer(n, x, w, x_zero=None, w_zero=None):
     return weft.astype(y, "int32")
 
 
+@op("QLinearConv")
+def _qlinear_conv(n, x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b=None):
+    sums = weft.astype(_conv_integer(n, x, w, x_zero, w_zero), "float32")
+    per_channel = (1, -1) + (1,) * (sums.ndim - 2)
+    if b is not None:
+        sums = sums + weft.astype(weft.reshape(n.array(b), per_channel), "float32")
+    scale = n.array(x_scale) * weft.reshape(n.array(w_scale), per_channel)
+    return quantise(n, sums * scale, n.array(y_scale), n.array(y_zero), y_zero.dtype)
+
+
 @op("ConvTranspose")
 def _conv_transpose(n, x, w, b=None):
     x, w = n.array(x), n.array(w)
@@ -1139,10 +1149,10 @@ def _dft(n, x, length=None, axis=None):
 
 # -- running ----------------------------------------------------------------------------------------------------------
 
+DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training")
 WHY_NOT = {
     "random": {"Bernoulli", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"},
     "control flow": {"SequenceMap"},
-    "training": {"Adagrad", "Adam", "Momentum", "Gradient"},
     "lengths that depend on values": {"NonZero", "Unique", "NonMaxSuppression"},
 }
 
@@ -1167,7 +1177,7 @@ def run_model(model, inputs, run):
 def run_graph(graph, inputs, run, outer):
     """`outer`: what the graph sees of the one around it."""
     for node in graph.node:
-        if node.op_type not in OPS or node.domain not in ("", "ai.onnx"):
+        if node.op_type not in OPS or node.domain not in DOMAINS:
             raise Skip(missing(node))
     values = {**outer, **{t.name: numpy_helper.to_array(t) for t in graph.initializer}}
     values.update(zip((i.name for i in graph.input), inputs))

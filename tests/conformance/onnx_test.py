@@ -17,6 +17,7 @@ from onnx import TensorProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 import onnx_control  # noqa: F401
+import onnx_moving  # noqa: F401
 import onnx_ops
 import onnx_recurrent  # noqa: F401
 import onnx_resampling  # noqa: F401
