@@ -149,7 +149,7 @@ nb::tuple strides_in_bytes(const Tensor& t) {
 }  // namespace
 
 void bind_array(nb::module_& m) {
-  nb::class_<Array> cls(m, "Array",
+  nb::class_<Array> cls(m, "Array", nb::is_weak_referenceable(),
                         "An n-dimensional array in a device's memory. It never changes: operators make new ones, and "
                         "slices are views. Make one with weft.asarray.");
   cls.def_prop_ro(

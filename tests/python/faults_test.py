@@ -281,3 +281,29 @@ def test_slices_are_static_arguments():
     x = weft.asarray(X)
     for s in (slice(0, 1), slice(None, None, -1), slice(1, None)):
         np.testing.assert_array_equal(part(x, s).numpy(), X[s])
+
+
+# -- Python's protocols
+
+
+def test_arrays_have_weak_references():
+    """As numpy's, for caches of arrays."""
+    x = weft.asarray(X)
+    cache = weakref.WeakValueDictionary(x=x)
+    assert cache["x"] is x
+    del x
+    gc.collect()
+    assert "x" not in cache
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: weft.take(x, [1.0], 0),
+    lambda x: weft.take_along_axis(x, X),
+    lambda x: weft.nn.embedding(x, [True]),
+    lambda x: weft.scatter_along_axis(x, X, X),
+    lambda x: x[[1.0]],
+])  # fmt: skip
+def test_indices_that_are_no_integers_are_type_errors(call):
+    with pytest.raises(TypeError, match="Fix: ") as e:
+        call(weft.asarray(X))
+    assert isinstance(e.value, weft.InvalidArgument)
