@@ -22,16 +22,15 @@ class Callback {
  public:
   Callback(nb::handle function, const Device& device) : function_(function.inc_ref().ptr()), device_(device) {}
   ~Callback() {
-    if (interpreter_ending()) return;
-    const nb::gil_scoped_acquire locked;
-    Py_DECREF(function_);
+    const VisitorGil locked;
+    if (locked) Py_DECREF(function_);
   }
   Callback(const Callback&) = delete;
   Callback& operator=(const Callback&) = delete;
 
   void operator()(const Error* lost) const {
-    if (interpreter_ending()) return;
-    const nb::gil_scoped_acquire locked;
+    const VisitorGil locked;
+    if (!locked) return;
     try {
       const nb::object made = lost == nullptr ? nb::none()
                                               : python_function("weft._errors", "make")(

@@ -33,8 +33,6 @@ namespace nb = nanobind;
 void check_process();
 /// True in such a child: handles are then leaked, never dropped.
 bool forked() noexcept;
-/// True once the interpreter began to end: no other thread may take its lock.
-bool interpreter_ending() noexcept;
 /// From now on a fork makes its child one of those.
 void note_use() noexcept;
 
@@ -49,6 +47,22 @@ class ReleaseGil {
 
  private:
   PyThreadState* saved_;
+};
+
+/// The interpreter's lock, taken by a thread of a device's own while this lives. False, and not taken, once the
+/// interpreter begins to end, which waits for the threads that have it or asked for it: taking the lock later would end
+/// the thread in the middle of C++ frames.
+class VisitorGil {
+ public:
+  VisitorGil();
+  ~VisitorGil();
+  VisitorGil(const VisitorGil&) = delete;
+  VisitorGil& operator=(const VisitorGil&) = delete;
+
+  explicit operator bool() const noexcept { return lock_.has_value(); }
+
+ private:
+  std::optional<nb::gil_scoped_acquire> lock_;
 };
 
 // -- classes
