@@ -673,7 +673,13 @@ def einsum(subscripts: str, *operands) -> Array:
     terms, result = _einsum_terms(subscripts, [x.ndim for x in arrays])
     sizes: dict[str, int] = {}
     for x, term in zip(arrays, terms):
+        own: dict[str, int] = {}
         for c, n in zip(term, x.shape):
+            if own.setdefault(c, n) != n:
+                raise InvalidArgument(
+                    f"einsum: axis '{c}' of '{subscripts}' has lengths {own[c]} and {n} in one array of shape {x.shape}",
+                    "make them equal: a diagonal runs along both",
+                )
             if sizes.setdefault(c, n) != n and 1 not in (n, sizes[c]):
                 raise InvalidArgument(
                     f"einsum: axis '{c}' of '{subscripts}' has lengths {sizes[c]} and {n}", "make them equal"

@@ -251,6 +251,7 @@ class Model:
 
 def test_graphs_of_a_method_go_with_their_object():
     x = weft.ones((1000,))
+    gc.collect()
     before = weft.memory()["live_bytes"]
     model = Model()
     seen = weakref.ref(model)
@@ -281,6 +282,31 @@ def test_slices_are_static_arguments():
     x = weft.asarray(X)
     for s in (slice(0, 1), slice(None, None, -1), slice(1, None)):
         np.testing.assert_array_equal(part(x, s).numpy(), X[s])
+
+
+@pytest.mark.parametrize("text, shape", [("ii->i", (3, 1)), ("ii", (1, 3)), ("aab->b", (1, 3, 2)), ("i...i->...", (2, 4, 1))])
+def test_einsum_takes_no_diagonal_of_unequal_axes(text, shape):
+    """numpy stretches axes of length 1 between arrays, not within one."""
+    with pytest.raises(ValueError):
+        np.einsum(text, np.ones(shape))
+    with pytest.raises(ValueError, match="Fix: "):
+        weft.einsum(text, np.ones(shape))
+
+
+def test_a_kernel_that_writes_into_a_view_says_what_python_has():
+    fill = weft.Kernel("""
+      @group(0) @binding(0) var<storage, read_write> y: array<f32>;
+      @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
+        let i = linear_index(id);
+        if (i < arrayLength(&y)) { y[i] = 7.0; }
+      }""")
+    y = weft.zeros((4, 4))
+    for view in (y[:, 0], y.T, y[0, 1:3], y[::-1], weft.broadcast_to(y[0], (4, 4))):
+        with pytest.raises(weft.InvalidArgument, match=r"'y' is written.*Fix: .*copy\(\)"):
+            fill(y=view)
+    assert not y.numpy().any()
+    fill(y=y.reshape(16))
+    assert (y == 7).all()
 
 
 # -- Python's protocols
