@@ -122,7 +122,8 @@ void bind_stream(nb::module_& m) {
           "Submits, and has function(error) called once when all recorded so far is done: with None, or with a "
           "weft.DeviceLost.\n\n"
           "On a thread of the device's own. What it raises comes out of the device's next synchronize(), as a "
-          "weft.InternalError with the text. At the interpreter's end, callbacks that are left are not called.");
+          "weft.InternalError with the text. The interpreter's end waits for one that runs; those left are not "
+          "called.");
   m.def("_stream", [](const PyDevice& d) { return PyStream(std::pair(d.get(), d.get().stream())); });
   nb::class_<PyReadback>(m, "_Readback")
       .def("__init__", [](PyReadback* self, const Array& a) { new (self) PyReadback(a.get()); })
