@@ -215,8 +215,11 @@ class _Jitted:
             tree = _flatten((args, kwargs), leaves)
         else:
             tree = tuple, (_flatten(args, leaves), (dict, (), ()))
-        leaves = _settle(leaves)
-        key = (tree, *[_weft._signature(a) for a in leaves])
+        try:
+            key = (tree, *[_weft._signature(a) for a in leaves])
+        except TypeError:  # an array of numpy's among them
+            leaves = _settle(leaves)
+            key = (tree, *[_weft._signature(a) for a in leaves])
         graph = self._graphs.get(key)
         if graph is None:
             graph = Graph._of(self._function, tree, leaves)
