@@ -45,6 +45,18 @@ fn not_a_number() -> vec4f { return bitcast<vec4f>(vec4u(params.zero | 0x7fc0000
 fn rounded(x: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(x) ^ vec4u(params.zero)); }
 )",
      true},
+    {"apart", "", R"(
+// x as it is, by another way than rounded(): a sum of the two can't be taken for one of x and x, or of x and -x, which
+// compilers hold to be 0 also where x is infinite or NaN.
+fn apart(x: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(x) + vec4u(params.zero)); }
+)",
+     true},
+    {"chosen", "", R"(
+// The bits given where c holds, else 0: a number of a bool. Compilers may take a product with one for a choice between
+// the other factor and 0, also where that factor is infinite or NaN.
+fn chosen(c: vec4<bool>, one: u32) -> vec4u { return select(vec4u(0u), vec4u(one), c) ^ vec4u(params.zero); }
+)",
+     true},
     {"order", "", R"(
 // Integers in the order of the numbers; -0 and 0 are one. NaN lies outside the infinities.
 fn order(x: vec4f) -> vec4i {

@@ -749,6 +749,66 @@ TEST(Elementwise, FusedSumsRoundAfterEachStep) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(ones[i]));
 }
 
+// Drivers take x - x and x + -x for 0, and a product with a bool's number for a choice, whenever they see through what
+// made the operands (microsoft/onnxruntime#29833 is a compare folded away so). numpy: infinity and NaN give NaN.
+TEST(Elementwise, NothingIsFoldedOverInfinityAndNaN) {
+  for (const DType t : {DType::f32, DType::f16}) {
+    if (t == DType::f16 && !test_device().features().f16) continue;
+    const Tensor given = upload(t, {2, kInf, -kInf, kNaN});
+    const Shape shape{4};
+    const auto run = [&](auto&& make) {
+      ElementProgram p;
+      const std::int32_t x = p.input(given);
+      return download(p.run(test_device(), shape, make(p, x)));
+    };
+    const auto is_undefined = [&](std::string_view what, auto&& make, double first) {
+      const std::vector<double> got = run(make);
+      EXPECT_EQ(got[0], first) << what;
+      for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(got[i])) << what << " " << to_string(t) << " " << i;
+    };
+    using P = ElementProgram;
+    using I = std::int32_t;
+    const auto op = [](BinaryOp code) { return [code](P& p, I a, I b) { return p.binary(code, a, b); }; };
+    const auto minus = op(BinaryOp::subtract), plus = op(BinaryOp::add), times = op(BinaryOp::multiply),
+               high = op(BinaryOp::maximum), low = op(BinaryOp::minimum);
+    is_undefined("x - x", [&](P& p, I x) { return minus(p, x, x); }, 0);
+    is_undefined("x - +x", [&](P& p, I x) { return minus(p, x, p.unary(UnaryOp::positive, x)); }, 0);
+    is_undefined("x + -x", [&](P& p, I x) { return plus(p, x, p.unary(UnaryOp::negative, x)); }, 0);
+    is_undefined("-x + x", [&](P& p, I x) { return plus(p, p.unary(UnaryOp::negative, x), x); }, 0);
+    is_undefined(
+        "x - -(-x)", [&](P& p, I x) { return minus(p, x, p.unary(UnaryOp::negative, p.unary(UnaryOp::negative, x))); },
+        0);
+    is_undefined("x x - x^2", [&](P& p, I x) { return minus(p, times(p, x, x), p.unary(UnaryOp::square, x)); }, 0);
+    is_undefined("x - max(x, x)", [&](P& p, I x) { return minus(p, x, high(p, x, x)); }, 0);
+    is_undefined("max(x, x) - min(x, x)", [&](P& p, I x) { return minus(p, high(p, x, x), low(p, x, x)); }, 0);
+    is_undefined("x - (x or x)", [&](P& p, I x) { return minus(p, x, p.where(p.unary(UnaryOp::isnan, x), x, x)); }, 0);
+    is_undefined(
+        "(x + 1) - (1 + x)",
+        [&](P& p, I x) {
+          const I one = p.scalar(1.0, t);
+          return minus(p, plus(p, x, one), plus(p, one, x));
+        },
+        0);
+    is_undefined(
+        "|x| - |x|", [&](P& p, I x) { return minus(p, p.unary(UnaryOp::abs, x), p.unary(UnaryOp::abs, x)); }, 0);
+    const auto none = [](P& p, I x) {  // false throughout, which the compiler may see or not
+      return p.binary(BinaryOp::less, x, x);
+    };
+    is_undefined("x (x < x)", [&](P& p, I x) { return times(p, x, p.cast(none(p, x), t)); }, 0);
+    is_undefined("x int(x < x)", [&](P& p, I x) { return times(p, p.cast(p.cast(none(p, x), DType::i32), t), x); }, 0);
+    is_undefined(
+        "x isnan(0)",
+        [&](P& p, I x) {
+          const I number = p.cast(x, DType::i32);
+          return times(p, x, p.cast(p.unary(UnaryOp::isnan, number), t));
+        },
+        0);
+    const std::vector<double> masked = download(upload(DType::bool_, {0, 0, 0, 1}) * given);
+    EXPECT_EQ(masked[0], 0);
+    for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(masked[i])) << "False * " << to_string(t);
+  }
+}
+
 // -- scalars
 // -----------------------------------------------------------------------------------------------------------------
 
