@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/half.h"
 #include "weft/error.h"
 
 namespace weft::ops {
@@ -54,8 +55,7 @@ std::uint32_t param_bits(const Scalar& stored, DType dtype) {
     case DType::bool_: return as<double>(stored) != 0 ? 1U : 0U;
     case DType::i32:
     case DType::u32: return static_cast<std::uint32_t>(as<std::int64_t>(stored));
-    case DType::f16:
-      return std::bit_cast<std::uint32_t>(static_cast<float>(float16(static_cast<float>(as<double>(stored)))));
+    case DType::f16: return std::bit_cast<std::uint32_t>(static_cast<float>(nearest_half(as<double>(stored))));
     case DType::f32: break;
   }
   return std::bit_cast<std::uint32_t>(static_cast<float>(as<double>(stored)));
