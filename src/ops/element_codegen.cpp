@@ -157,7 +157,14 @@ class Writer {
       case UnaryOp::round:
       case UnaryOp::trunc:
         if (!real) return {x, t};
-        return {call("keep_sign", fmt::format("{}({})", to_string(op), x), x), t};
+        {
+          std::string rounded = fmt::format("{}({})", to_string(op), x);
+          if (op == UnaryOp::floor || op == UnaryOp::ceil) {
+            rounded =
+                fmt::format("{}({}, {}, {})", need("past_denormals"), rounded, x, op == UnaryOp::ceil ? "1.0" : "-1.0");
+          }
+          return {call("keep_sign", rounded, x), t};
+        }
       case UnaryOp::isnan:
         if (real) return {call("is_nan", x), DType::bool_};
         return {"vec4<bool>(false)", DType::bool_};

@@ -253,6 +253,12 @@ def test_products_of_float16_pass_its_range_before_their_sum_does():
     assert weft.vecdot(np.array([True, True]), np.array([True, False])).numpy().dtype == bool
 
 
+def test_hypot_of_denormals():
+    tiny = np.float32(1e-40)
+    got = weft.hypot(np.float32([0, tiny, tiny]), np.float32([tiny, 0, 1])).numpy()
+    assert np.all(got[:2] <= tiny) and got[2] == 1  # a device may take a denormal for 0
+
+
 def test_numbers_become_float16_in_one_rounding():
     past_a_half = 1 + 2**-11 + 2**-30  # a float32 drops the last bit, and the half falls back
     one = np.ones(1, np.float16)

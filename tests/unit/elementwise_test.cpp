@@ -809,6 +809,40 @@ TEST(Elementwise, NothingIsFoldedOverInfinityAndNaN) {
   }
 }
 
+// A device may read a denormal as 0 (tensorflow/tensorflow#127905: sign() of one was 0). What it divides, roots or
+// rounds away from 0 is no denormal any more, and so is right everywhere.
+TEST(Elementwise, DenormalsAreDividedRootedAndRounded) {
+  const double tiny = held(DType::f32, 1e-40), least = 0x1p-149, normal = 0x1p-126;
+  const std::vector<double> a{0, tiny, -tiny, tiny, normal, 1, 1e-30, least, -0.0, kInf};
+  const std::vector<double> b{tiny, tiny, tiny, normal, tiny, 0x1.8p-127, least, 0x1p-20, -least, tiny};
+  const std::vector<double> got = download(binary(BinaryOp::divide, upload(DType::f32, a), upload(DType::f32, b)));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double expected = static_cast<float>(held(DType::f32, a[i]) / b[i]);
+    if (expected != 0 && std::isfinite(expected) && std::abs(expected) >= 0x1p-126) {
+      EXPECT_NEAR(got[i] / expected, 1, 4e-7) << a[i] << " / " << b[i];
+    } else if (std::abs(expected) < 0x1p-126) {
+      EXPECT_NEAR(got[i], expected, 0x1p-126) << a[i] << " / " << b[i];
+      EXPECT_EQ(std::signbit(got[i]), std::signbit(expected)) << a[i] << " / " << b[i];
+    } else {
+      EXPECT_EQ(got[i], expected) << a[i] << " / " << b[i];
+    }
+  }
+  EXPECT_EQ(download(binary(BinaryOp::floor_divide, upload(DType::f32, {tiny, normal, -normal, least, 1}),
+                            upload(DType::f32, {tiny, tiny, tiny, -tiny, tiny}))),
+            (std::vector<double>{1, 117, -118, -1, held(DType::f32, 1 / tiny)}));
+  const Tensor x = upload(DType::f32, {least, tiny, 0x1p-127, -tiny, -least});
+  const std::vector<double> roots = download(unary(UnaryOp::sqrt, x));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(roots[i] / std::sqrt(download(x)[i]), 1, 4e-7) << i;
+  EXPECT_TRUE(std::isnan(roots[3]) && std::isnan(roots[4]));
+  EXPECT_NEAR(download(unary(UnaryOp::rsqrt, x))[2] * 0x1p-63 / std::sqrt(2.0), 1, 1e-6);
+  EXPECT_NEAR(download(unary(UnaryOp::reciprocal, x))[2] * 0x1p-127, 1, 4e-7);
+  EXPECT_EQ(download(unary(UnaryOp::floor, x)), (std::vector<double>{0, 0, 0, -1, -1}));
+  const std::vector<double> up = download(unary(UnaryOp::ceil, x));
+  EXPECT_EQ(up, (std::vector<double>{1, 1, 1, 0, 0}));
+  EXPECT_TRUE(std::signbit(up[4]));
+  EXPECT_EQ(download(unary(UnaryOp::trunc, x)), (std::vector<double>(5, 0)));
+}
+
 // -- scalars
 // -----------------------------------------------------------------------------------------------------------------
 
