@@ -305,7 +305,9 @@ fn combine(a: Acc, b: Acc) -> Acc {
   let n = a.w + b.w;
   let share = b.w / max(n, 1.0);
   let d = apart(b.x, a.x) + (b.y - a.y);
-  let both = Acc(a.x, a.y + d * share, a.z + (b.z + d * d * (a.w * share)), n);
+  // An infinite distance has no spread. The identity is 0, which the compiler can't know.
+  let square = select(d * d, bitcast<f32>(0x7fc00000u ^ params.identity), (bitcast<u32>(d) & 0x7fffffffu) == 0x7f800000u);
+  let both = Acc(a.x, a.y + d * share, a.z + (b.z + square * (a.w * share)), n);
   return select(select(both, a, b.w == 0.0), b, a.w == 0.0);
 }
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }

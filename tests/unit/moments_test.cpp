@@ -227,6 +227,20 @@ TEST_P(Moments, NanAndInfinitiesStayInTheirRow) {
   }
 }
 
+// One row, read in fours, and what is left of it: an infinity in either has no spread.
+TEST_P(Moments, InfinitiesAtAnyPlaceOfARow) {
+  for (const std::int64_t length : {2, 5, 7, 4099, 70001}) {
+    for (const float bad : {kNan, kInf, -kInf}) {
+      for (const std::int64_t at : {std::int64_t{0}, length / 2, length - 2, length - 1}) {
+        std::vector<float> x(static_cast<std::size_t>(length), 2.0f);
+        x[static_cast<std::size_t>(at)] = bad;
+        EXPECT_TRUE(std::isnan(var(floats(x)).to_host<float>()[0])) << length << " " << at << " " << bad;
+        EXPECT_TRUE(std::isnan(stddev(floats(x)).to_host<float>()[0])) << length << " " << at << " " << bad;
+      }
+    }
+  }
+}
+
 TEST_P(Moments, NormsAtAnyScale) {
   // Squares that f32 can't hold, or holds as 0.
   for (const float scale : {1e30f, 3e38f, 1e-30f, 1e-19f, 1.0f, 1e-38f}) {
