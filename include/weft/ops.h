@@ -209,9 +209,9 @@ struct ReduceOptions {
   bool keepdims = false;
 };
 /// sum and prod of bool count in i32; of i32/u32 stay (numpy: 64 bits); of f16 add in f32 and give f16; mean of
-/// integers gives f32. max, min, argmax, argmin keep NaN (the first one) and refuse to reduce no elements; argmax and
-/// argmin take one axis or none, and give i32. any, all give bool. Sums of f32 are blocked, so 17,000,000 ones give
-/// 17,000,000.
+/// integers adds in 64 bits and gives f32. max, min, argmax, argmin keep NaN (the first one) and refuse to reduce no
+/// elements; argmax and argmin take one axis or none, and give i32. any, all give bool. Sums of f32 are blocked, so
+/// 17,000,000 ones give 17,000,000.
 Tensor reduce(ReduceOp op, const Tensor& x, const ReduceOptions& options = {});
 inline Tensor sum(const Tensor& x, const ReduceOptions& o = {}) {
   return reduce(ReduceOp::sum, x, o);
@@ -232,7 +232,7 @@ struct VarOptions {
   double ddof = 0;  ///< the divisor is count - ddof; below 0 it is 0, as in numpy: NaN, or inf where elements differ
 };
 /// Mean squared distance to the mean, and its root; in f32, each block's squares around its own mean (no difference of
-/// large squares). f16 stays, else f32. No elements give NaN.
+/// large squares). Integers are told apart before they become f32. f16 stays, else f32. No elements give NaN.
 Tensor var(const Tensor& x, const VarOptions& options = {});
 Tensor stddev(const Tensor& x, const VarOptions& options = {});
 /// (sum of |x|^ord)^(1/ord); ord 1, 2, infinity (the largest), -infinity (the smallest) or 0 (how many are not 0).

@@ -8,6 +8,7 @@ import operator
 import numpy as np
 
 from weft import _convert, _weft
+from weft._dtypes import result_type
 from weft._errors import InvalidArgument, OutOfRange
 from weft._weft import Array, Device
 
@@ -557,9 +558,10 @@ def cross(x1, x2, /, *, axis: int = -1) -> Array:
     k = _axis("cross", axis, a.ndim)
     if a.shape[k] != 3:
         raise InvalidArgument(f"cross: axis {k} has length {a.shape[k]}", "give vectors of 3")
+    (a, b), dtype = _adding([a, b])
     a0, a1, a2 = unstack(a, axis=k)
     b0, b1, b2 = unstack(b, axis=k)
-    return _weft.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], k)
+    return astype(_weft.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], k), dtype, copy=False)
 
 
 def matrix_norm(x, /, *, keepdims: bool = False) -> Array:
@@ -567,9 +569,19 @@ def matrix_norm(x, /, *, keepdims: bool = False) -> Array:
     return _weft.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
 
 
+def _adding(arrays: list[Array]) -> tuple[list[Array], np.dtype]:
+    """Arrays in the dtype that sums of their products are made in, and that of the result: products of float16 pass
+    65504 before the sum does."""
+    dtype = result_type(*arrays)
+    made = _convert.FLOAT32 if dtype == _convert.FLOAT16 else dtype
+    return [astype(x, made, copy=False) for x in arrays], dtype
+
+
 def vecdot(x1, x2, /, *, axis: int = -1) -> Array:
-    """Products of vectors along an axis, summed."""
-    return _weft.sum(_weft.multiply(x1, x2), axis)
+    """The sum of products along an axis; of bools whether any two are both true. float16 adds up in float32."""
+    (a, b), dtype = _adding(_convert.asarrays(x1, x2))
+    products = _weft.multiply(a, b)
+    return _weft.any(products, axis) if dtype == _convert.BOOL else astype(_weft.sum(products, axis), dtype, copy=False)
 
 
 def outer(x1, x2) -> Array:
@@ -664,9 +676,16 @@ def _contract(a: Array, in_a: list[str], b: Array, in_b: list[str], kept: set[st
     return _weft.reshape(out, tuple(size[c] for c in labels)), labels
 
 
+def _sums_alone(parts: list[tuple[Array, list[str]]], result: list[str]) -> bool:
+    """Whether an axis of one array is summed before the arrays meet."""
+    terms = [set(term) for _, term in parts]
+    return any(terms[i] - set(result).union(*terms[:i], *terms[i + 1 :]) for i in range(len(terms)))
+
+
 def einsum(subscripts: str, *operands) -> Array:
     """numpy.einsum of a string: sums of products over the axes that the result lacks, with matrix products, from left
-    to right. Repeated letters are diagonals; "..." broadcasts."""
+    to right. Repeated letters are diagonals; "..." broadcasts. All work in the dtype that they meet in, float16 in
+    float32 where there is more than one step."""
     if not isinstance(subscripts, str) or not operands:
         raise InvalidArgument("einsum: no string and arrays given", "call einsum('ij,jk->ik', a, b)")
     arrays = _convert.asarrays(*operands)
@@ -698,6 +717,10 @@ def einsum(subscripts: str, *operands) -> Array:
                 x = diagonal(moveaxis(x, (i, j), (-2, -1)))
                 term = term[:i] + term[i + 1 : j] + term[j + 1 :] + [c]
         parts.append((x, term))
+    dtype = result_type(*arrays)
+    one_step = len(parts) == 1 or (len(parts) == 2 and not _sums_alone(parts, result))
+    made = dtype if one_step or dtype != _convert.FLOAT16 else _convert.FLOAT32
+    parts = [(astype(x, made, copy=False), term) for x, term in parts]
     while True:
         # Of the first array, what no other and not the result has is summed now.
         x, term = parts[0]
@@ -715,4 +738,4 @@ def einsum(subscripts: str, *operands) -> Array:
             y = _weft.any(y, alone) if y.dtype == _convert.BOOL else _weft.sum(y, alone)
             others = [c for k, c in enumerate(others) if k not in alone]
         parts[:2] = [_contract(x, term, y, others, kept)]
-    return _with_axes(x, term, result)
+    return astype(_with_axes(x, term, result), dtype, copy=False)

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "ops/elementwise.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
@@ -83,6 +84,36 @@ Joining product_joining(const Operation& op) {
   return out;
 }
 
+/// (na a + nb b) / (na + nb), of two means.
+Tensor joined_means(const Part& a, const Part& b) {
+  const double na = static_cast<double>(a.count), nb = static_cast<double>(b.count);
+  const Tensor d = binary(BinaryOp::subtract, b.values[0], a.values[0]);
+  return binary(BinaryOp::add, a.values[0], binary(BinaryOp::multiply, d, nb / (na + nb)));
+}
+
+/// What all blocks are moved by, so that a small spread on a large mean is not lost in the means: one block's mean, or
+/// of integers its first elements.
+Tensor origin_of(const Tensor& x, const std::vector<std::int64_t>& axes) {
+  if (!is_integer(x.dtype())) return reduce(ReduceOp::mean, as(x, DType::f32), {.axes = axes, .keepdims = true});
+  Tensor first = x;
+  for (const std::int64_t axis : axes) first = slice(first, axis, 0, 1);
+  return binary(BinaryOp::add, first, Scalar(0));  // a copy: the block's memory is used again
+}
+
+/// x - origin in float32. Integers are told from each other before they become floats, as in the reduction's own
+/// kernel.
+Tensor moved(const Tensor& x, const Tensor& origin) {
+  if (!is_integer(x.dtype())) return binary(BinaryOp::subtract, as(x, DType::f32), origin);
+  ops::ElementProgram program;
+  const std::int32_t a = program.input(x), b = program.input(origin);
+  const std::int32_t far = program.binary(BinaryOp::subtract, program.cast(a, DType::f32), program.cast(b, DType::f32));
+  const std::int32_t near =
+      program.cast(program.cast(program.binary(BinaryOp::subtract, a, b), DType::i32), DType::f32);
+  const std::int32_t is_near =
+      program.binary(BinaryOp::less, program.unary(UnaryOp::abs, far), program.scalar(0x1p30, DType::f32));
+  return program.run(x.device(), x.shape(), program.where(is_near, near, far));
+}
+
 Tensor constant_like(const Tensor& x, double value) {
   return full(x.device(), x.shape(), value, x.dtype());
 }
@@ -103,6 +134,15 @@ Joining joining_of(const Graph& graph, const Operation& op, std::size_t cut) {
     case ReduceOp::prod:
       return plain(op.reduce, options, x == DType::f16 ? DType::f32 : x, BinaryOp::multiply, op.dtype);
     case ReduceOp::mean: {
+      if (is_integer(x)) {  // whose sums would round in float32
+        Joining out;
+        out.reduce = [=](Operands of, Operands, std::int64_t) {
+          return Tensors{reduce(ReduceOp::mean, of[0], options)};
+        };
+        out.join = [](const Part& a, const Part& b) { return Tensors{joined_means(a, b)}; };
+        out.finish = finished(op.dtype);
+        return out;
+      }
       Joining out = plain(ReduceOp::sum, options, DType::f32, BinaryOp::add, op.dtype);
       out.finish = [to = op.dtype](const Part& all) {
         return as(binary(BinaryOp::divide, all.values[0], static_cast<double>(all.count)), to);
@@ -125,24 +165,22 @@ Joining joining_of(const Graph& graph, const Operation& op, std::size_t cut) {
 }
 
 Joining variance_joining(std::vector<std::int64_t> axes, bool keepdims, std::int64_t ddof, bool root, DType result) {
-  const ReduceOptions kept{.axes = axes, .keepdims = true};
   Joining out;
-  // All blocks are moved by one block's mean, so that a small spread on a large mean is not lost in the means.
-  out.prepare = [=](Operands x) { return Tensors{reduce(ReduceOp::mean, as(x[0], DType::f32), kept)}; };
+  out.prepare = [=](Operands x) { return Tensors{origin_of(x[0], axes)}; };
   out.reduce = [=](Operands x, Operands origin, std::int64_t) {
-    const Tensor moved = binary(BinaryOp::subtract, as(x[0], DType::f32), origin[0]);
+    const Tensor from_origin = moved(x[0], origin[0]);
     const ReduceOptions options{.axes = axes, .keepdims = keepdims};
-    const Tensor mean = reduce(ReduceOp::mean, moved, options);
+    const Tensor mean = reduce(ReduceOp::mean, from_origin, options);
     double count = 1;
-    for (std::int64_t axis : axes) count *= static_cast<double>(moved.shape()[static_cast<std::size_t>(axis)]);
-    const Tensor spread = var(moved, {.axes = axes, .keepdims = keepdims, .ddof = 0});
+    for (std::int64_t axis : axes) count *= static_cast<double>(from_origin.shape()[static_cast<std::size_t>(axis)]);
+    const Tensor spread = var(from_origin, {.axes = axes, .keepdims = keepdims, .ddof = 0});
     return Tensors{mean, binary(BinaryOp::multiply, spread, count)};
   };
   // Chan, Golub and LeVeque (1979), as the reduction's own kernel.
   out.join = [](const Part& a, const Part& b) {
     const double na = static_cast<double>(a.count), nb = static_cast<double>(b.count);
     const Tensor d = binary(BinaryOp::subtract, b.values[0], a.values[0]);
-    const Tensor mean = binary(BinaryOp::add, a.values[0], binary(BinaryOp::multiply, d, nb / (na + nb)));
+    const Tensor mean = joined_means(a, b);
     const Tensor between = binary(BinaryOp::multiply, unary(UnaryOp::square, d), na * (nb / (na + nb)));
     return Tensors{mean, binary(BinaryOp::add, binary(BinaryOp::add, a.values[1], b.values[1]), between)};
   };

@@ -144,7 +144,7 @@ Value apply_moment(Translator& t, const Function& f, const Arguments& args) {
   const Call c(t, f, args);
   const ReduceOptions r = reduce_options(c, 1, 2);
   const std::int64_t ddof = c.integer(3, "ddof", 0);
-  const OpId x = c.floats(0);
+  const OpId x = c.tensor(0);  // integers as they are: as floats, large ones lose what they differ by
   const bool root = f.code == 1;
   return c.reduction(
       fmt::format("{} {}", key_of(r), ddof), x, r,

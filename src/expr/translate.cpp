@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/half.h"
 #include "expr/names.h"
 #include "expr/scalar.h"
 #include "ops/infer.h"
@@ -250,7 +251,7 @@ void append_as(std::vector<std::byte>& bytes, const Scalar& number, DType dtype)
     case DType::bool_: return append(bytes, std::uint8_t{to_double(stored) != 0});
     case DType::i32: return append(bytes, static_cast<std::int32_t>(std::get<std::int64_t>(stored.value)));
     case DType::u32: return append(bytes, static_cast<std::uint32_t>(std::get<std::int64_t>(stored.value)));
-    case DType::f16: return append(bytes, ops::to_half(to_double(stored)));
+    case DType::f16: return append(bytes, nearest_half(to_double(stored)));
     case DType::f32: return append(bytes, static_cast<float>(to_double(stored)));
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <utility>
 
 #include "ops/element_math.h"
 #include "weft/error.h"
@@ -87,7 +88,9 @@ class Writer {
                                   : fmt::format("{}({})", need("to_f16"), convert(x, from, DType::f32));
     }
     const std::string_view type = vector_of(to);
-    if (from == DType::bool_) return fmt::format("select({0}(0), {0}(1), {1})", type, x);
+    if (from == DType::bool_) {
+      return fmt::format("bitcast<{}>({}({}, {}u))", type, need("chosen"), x, is_float(to) ? "0x3f800000" : "1");
+    }
     const bool real = is_float(from);
     switch (to) {
       case DType::bool_:
@@ -154,7 +157,14 @@ class Writer {
       case UnaryOp::round:
       case UnaryOp::trunc:
         if (!real) return {x, t};
-        return {call("keep_sign", fmt::format("{}({})", to_string(op), x), x), t};
+        {
+          std::string rounded = fmt::format("{}({})", to_string(op), x);
+          if (op == UnaryOp::floor || op == UnaryOp::ceil) {
+            rounded =
+                fmt::format("{}({}, {}, {})", need("past_denormals"), rounded, x, op == UnaryOp::ceil ? "1.0" : "-1.0");
+          }
+          return {call("keep_sign", rounded, x), t};
+        }
       case UnaryOp::isnan:
         if (real) return {call("is_nan", x), DType::bool_};
         return {"vec4<bool>(false)", DType::bool_};
@@ -250,19 +260,21 @@ class Writer {
 
   const ElementNode& node(std::int32_t i) const { return program_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// True where a driver could fuse or cancel the node with a sum that uses it.
-  bool unsettled(std::int32_t i) const {
-    const ElementNode& n = node(i);
-    if (n.dtype != DType::f32) return false;
-    if (n.kind == Kind::unary) return n.unary == UnaryOp::square;
-    return n.kind == Kind::binary &&
-           (n.binary == BinaryOp::add || n.binary == BinaryOp::subtract || n.binary == BinaryOp::multiply);
+  bool is_leaf(std::int32_t i) const {
+    const Kind kind = node(i).kind;
+    return kind == Kind::input || kind == Kind::scalar || kind == Kind::iota;
   }
 
   std::string operand(std::int32_t i, DType compute) { return convert(fmt::format("v{}", i), node(i).dtype, compute); }
 
-  std::string summand(std::int32_t i, DType compute) {
-    return compute == DType::f32 && unsettled(i) ? call("rounded", fmt::format("v{}", i)) : operand(i, compute);
+  /// Operands of a sum or difference. Drivers fuse and cancel what they see through, and more of it each year:
+  /// products, sums, a negation by bits, a choice or maximum of equals. So what was computed reaches a sum through bits
+  /// that no compiler knows, and its two operands by two ways.
+  std::pair<std::string, std::string> summands(const ElementNode& n, DType compute) {
+    std::string a = operand(n.a, compute);
+    std::string b = operand(n.b, compute);
+    if (!is_float(compute) || n.a == n.b || (is_leaf(n.a) && is_leaf(n.b))) return {a, b};
+    return {is_leaf(n.a) ? a : call("rounded", a), call("apart", b)};
   }
 
   Value value_of(const ElementNode& n) {
@@ -285,10 +297,11 @@ class Writer {
       }
       case Kind::binary: {
         const DType t = binary_types(n.binary, node(n.a).dtype).compute;
-        const bool sums = n.binary == BinaryOp::add || n.binary == BinaryOp::subtract;
-        const std::string a = sums ? summand(n.a, t) : operand(n.a, t);
-        const std::string b = sums ? summand(n.b, t) : operand(n.b, t);
-        return binary(n.binary, a, b, t);
+        if (n.binary == BinaryOp::add || n.binary == BinaryOp::subtract) {
+          const auto [a, b] = summands(n, t);
+          return binary(n.binary, a, b, t);
+        }
+        return binary(n.binary, operand(n.a, t), operand(n.b, t), t);
       }
       case Kind::where:
         return {fmt::format("select({}, {}, v{})", operand(n.c, n.dtype), operand(n.b, n.dtype), n.a), n.dtype};

@@ -28,6 +28,13 @@ fn keep_sign(x: vec4f, s: vec4f) -> vec4f {
   return bitcast<vec4f>(bitcast<vec4u>(x) | (bitcast<vec4u>(s) & vec4u(0x80000000u)));
 }
 )"},
+    {"past_denormals", "mag", R"(
+// r, a rounding of x that goes by s from 0: a device may read a denormal as 0, which stays there.
+fn past_denormals(r: vec4f, x: vec4f, s: f32) -> vec4f {
+  let tiny = (mag(x) < vec4u(0x00800000u)) & (mag(x) != vec4u(0u));
+  return select(r, vec4f(s), tiny & ((bitcast<vec4u>(x) >> vec4u(31u)) == vec4u(select(0u, 1u, s < 0.0))));
+}
+)"},
     {"chop", "", R"(
 // The leading 12 bits: products of two such are exact.
 fn chop(x: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(x) & vec4u(0xfffff000u)); }
@@ -43,6 +50,18 @@ fn not_a_number() -> vec4f { return bitcast<vec4f>(vec4u(params.zero | 0x7fc0000
     {"rounded", "", R"(
 // x as it is. Keeps the compiler from fusing or cancelling what made it with what uses it: (a + b) - a is not b.
 fn rounded(x: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(x) ^ vec4u(params.zero)); }
+)",
+     true},
+    {"apart", "", R"(
+// x as it is, by another way than rounded(): a sum of the two can't be taken for one of x and x, or of x and -x, which
+// compilers hold to be 0 also where x is infinite or NaN.
+fn apart(x: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(x) + vec4u(params.zero)); }
+)",
+     true},
+    {"chosen", "", R"(
+// The bits given where c holds, else 0: a number of a bool. Compilers may take a product with one for a choice between
+// the other factor and 0, also where that factor is infinite or NaN.
+fn chosen(c: vec4<bool>, one: u32) -> vec4u { return select(vec4u(0u), vec4u(one), c) ^ vec4u(params.zero); }
 )",
      true},
     {"order", "", R"(
@@ -123,14 +142,26 @@ fn quotient(a: vec4f, b: vec4f) -> vec4f {
   return (a * scale) / (b * scale);
 }
 )"},
-    {"f_divide", "mag is_nan with_sign infinity not_a_number quotient", R"(
+    {"raised", "mag with_sign", R"(
+// x * 2^100, of a small x. A denormal, which a device may read as 0, counts its units of 2^-149.
+fn raised(x: vec4f) -> vec4f {
+  return select(x * 1.2676506002282294e30, with_sign(vec4f(mag(x)) * 1.7763568394002505e-15, x), mag(x) < vec4u(0x00800000u));
+}
+)"},
+    {"f_divide", "mag is_nan with_sign infinity not_a_number quotient raised times_power_of_2", R"(
 fn f_divide(a: vec4f, b: vec4f) -> vec4f {
   let ma = mag(a);
   let mb = mag(b);
   let zero = mb == vec4u(0u);
   let sign = bitcast<vec4f>(bitcast<vec4u>(a) ^ bitcast<vec4u>(b));
   let none = is_nan(a) | is_nan(b) | (zero & (ma == vec4u(0u))) | ((ma == vec4u(0x7f800000u)) & (mb == vec4u(0x7f800000u)));
-  let r = select(quotient(a, select(b, vec4f(1.0), zero)), with_sign(infinity(), sign), zero);
+  // Under 2^-63, and so denormals too.
+  let small_a = ma < vec4u(0x20000000u);
+  let small_b = mb < vec4u(0x20000000u);
+  let above = select(a, raised(a), small_a);
+  let below = select(select(b, raised(b), small_b), vec4f(1.0), zero);
+  let back = select(vec4i(0), vec4i(100), small_b) - select(vec4i(0), vec4i(100), small_a);
+  let r = select(times_power_of_2(quotient(above, below), back), with_sign(infinity(), sign), zero);
   return select(r, not_a_number(), none);
 }
 )"},
@@ -176,9 +207,13 @@ fn f_remainder(a: vec4f, b: vec4f) -> vec4f {
   return select(select(r, r + b, other), with_sign(vec4f(0.0), b), mag(r) == vec4u(0u));
 }
 )"},
-    {"f_floor_divide", "mag chop with_sign is_nan f_fmod f_divide rounded", R"(
+    {"f_floor_divide", "mag chop with_sign is_nan raised f_fmod f_divide rounded", R"(
 // As numpy: from the exact remainder, so that the quotient of the two is whole but for its own rounding.
-fn f_floor_divide(a: vec4f, b: vec4f) -> vec4f {
+fn f_floor_divide(given_a: vec4f, given_b: vec4f) -> vec4f {
+  // Small ones both times 2^100: no remainder is a denormal, which a device may read as 0.
+  let small = (mag(given_a) < vec4u(0x4d000000u)) & (mag(given_b) < vec4u(0x20000000u));
+  let a = select(given_a, raised(given_a), small);
+  let b = select(given_b, raised(given_b), small);
   let r = f_fmod(a, b);
   let whole = mag(r) == vec4u(0u);
   let other = (((bitcast<vec4u>(r) ^ bitcast<vec4u>(b)) >> vec4u(31u)) == vec4u(1u)) & !whole;
@@ -190,7 +225,8 @@ fn f_floor_divide(a: vec4f, b: vec4f) -> vec4f {
   let bh = chop(b);
   let rest = ((multiple - dh * bh) - (dh * (b - bh) + (d - dh) * bh)) - (d - dh) * (b - bh);
   let nearer = d + f_divide(rest, b);
-  d = select(d, nearer, mag(nearer) < vec4u(0x7f800000u));
+  // Not where parts of b under 2^-100 may be denormals, which a device may read as 0.
+  d = select(d, nearer, (mag(nearer) < vec4u(0x7f800000u)) & (mag(b) >= vec4u(0x0d800000u)));
   d = rounded(select(d, d - 1.0, other));
   var f = floor(d);
   f = select(f, f + 1.0, d - f > vec4f(0.5));
@@ -296,10 +332,14 @@ fn f_log1p(x: vec4f) -> vec4f {
 )"},
     // -- roots --------------------------------------------------------------------------------------------------------
     {"f_sqrt", "mag is_nan not_a_number", R"(
+// A denormal counts its units of 2^-149; 2^-150 has a root.
 fn f_sqrt(x: vec4f) -> vec4f {
   let u = bitcast<vec4u>(x);
-  let same = (mag(x) == vec4u(0u)) | (u == vec4u(0x7f800000u)) | is_nan(x);
-  return select(select(sqrt(x), not_a_number(), u > vec4u(0x80000000u)), x, same);
+  let m = mag(x);
+  let tiny = m < vec4u(0x00800000u);
+  let same = (m == vec4u(0u)) | (u == vec4u(0x7f800000u)) | is_nan(x);
+  let r = sqrt(select(x, vec4f(m << vec4u(1u)), tiny)) * select(vec4f(1.0), vec4f(2.6469779601696886e-23), tiny);
+  return select(select(r, not_a_number(), u > vec4u(0x80000000u)), x, same);
 }
 )"},
     {"f_rsqrt", "f_sqrt f_divide", R"(

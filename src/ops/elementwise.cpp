@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/checked.h"
+#include "base/half.h"
 #include "ops/element_codegen.h"
 #include "ops/launch.h"
 #include "ops/result.h"
@@ -150,7 +151,7 @@ std::uint32_t bits_of(const Scalar& s, DType dtype) {
       return static_cast<std::uint32_t>(
           whole(std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
     case DType::u32: return static_cast<std::uint32_t>(whole(0, std::numeric_limits<std::uint32_t>::max()));
-    case DType::f16: return std::bit_cast<std::uint32_t>(static_cast<float>(to_half(real())));
+    case DType::f16: return std::bit_cast<std::uint32_t>(static_cast<float>(nearest_half(real())));
     case DType::f32: break;
   }
   return std::bit_cast<std::uint32_t>(static_cast<float>(real()));

@@ -1,4 +1,5 @@
 #include "ops/infer_signal.h"
+#include "base/half.h"
 
 #include <fmt/format.h>
 
@@ -90,8 +91,7 @@ void check_random_dtype(std::string_view op, DType dtype) {
 void check_uniform_range(double low, double high, DType dtype) {
   check_random_dtype("random_uniform", dtype);
   const auto stored = [&](double v) {
-    const auto single = static_cast<float>(v);
-    return dtype == DType::f16 ? static_cast<float>(float16(single)) : single;
+    return dtype == DType::f16 ? static_cast<float>(nearest_half(v)) : static_cast<float>(v);
   };
   // float's conversion from a double past its range is undefined.
   constexpr double kMost = std::numeric_limits<float>::max();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/half.h"
 #include "ops/elementwise.h"
 #include "ops/scalar.h"
 #include "weft/error.h"
@@ -36,8 +37,7 @@ struct Progression {
 }
 
 float rounded(double value, DType dtype) {
-  const auto single = static_cast<float>(value);
-  return dtype == DType::f16 ? static_cast<float>(float16(single)) : single;
+  return dtype == DType::f16 ? static_cast<float>(nearest_half(value)) : static_cast<float>(value);
 }
 
 /// numpy takes the difference of the first two elements, as stored, for the step.

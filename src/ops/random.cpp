@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "base/half.h"
 #include "ops/element_math.h"
 #include "ops/infer_signal.h"
 #include "ops/launch.h"
@@ -59,8 +60,7 @@ Tensor draw(std::string_view name, const Device& device, const Shape& shape, Ran
 }
 
 float stored(double value, DType dtype) {
-  const auto single = static_cast<float>(value);
-  return dtype == DType::f16 ? static_cast<float>(float16(single)) : single;
+  return dtype == DType::f16 ? static_cast<float>(nearest_half(value)) : static_cast<float>(value);
 }
 
 /// The last number of the dtype under `high`.

@@ -74,8 +74,14 @@ bool in_blocks(Reduction op) {
   return op == Reduction::variance || op == Reduction::deviation || op == Reduction::log_sum_exp;
 }
 
-std::uint64_t accumulator_bytes(Reduction op) {
+/// Sums in 64 bits: of numbers that float32 does not hold, and that may cancel.
+bool in_64_bits(Reduction op, DType x) {
+  return op == Reduction::mean && is_integer(x);
+}
+
+std::uint64_t accumulator_bytes(Reduction op, DType x) {
   switch (op) {
+    case Reduction::mean: return in_64_bits(op, x) ? 8 : 4;
     case Reduction::argmax:
     case Reduction::argmin:
     case Reduction::log_sum_exp: return 8;
@@ -86,8 +92,8 @@ std::uint64_t accumulator_bytes(Reduction op) {
   }
 }
 
-/// What an op accumulates in: f32, i32 or u32 (beside an index for argmax and argmin; several f32 where
-/// accumulator_bytes says so).
+/// What an op accumulates in: f32, i32 or u32 (beside an index for argmax and argmin; several, or two words of 64 bits,
+/// where accumulator_bytes says so).
 DType accumulator(Reduction op, DType x) {
   switch (op) {
     case Reduction::mean:
@@ -152,10 +158,15 @@ struct Pass {
   bool four_quads = false;
 };
 
+/// Its first elements are the bits of integers, in a lane of floats.
+bool spread_of_integers(const Pass& pass) {
+  return (pass.op == Reduction::variance || pass.op == Reduction::deviation) && is_integer(pass.x);
+}
+
 /// Bindings and how elements are read. Accumulators are read as what they are: the sum of sums is a sum.
 std::string reading_text(const Pass& pass) {
   const DType accumulated = accumulator(pass.op, pass.x);
-  if (pass.source == Source::accumulators && accumulator_bytes(pass.op) > 4 && !gives_index(pass.op)) {
+  if (pass.source == Source::accumulators && accumulator_bytes(pass.op, pass.x) > 4 && !gives_index(pass.op)) {
     return R"(
 @group(0) @binding(0) var<storage, read> x: array<Acc>;
 fn element(i: u32) -> Acc { return x[i]; }
@@ -210,15 +221,21 @@ fn quad(i: u32) -> vec4<{1}> {{ return vec4<{1}>(x4[i]); }}
   }
   std::string lifted = fmt::format("{}(v)", wgsl_name(accumulated));
   if (pass.source == Source::tensor && in_blocks(pass.op)) {
+    // A variance takes integers as they are, bit for bit (wide_text).
+    const std::string_view to = spread_of_integers(pass) ? "bitcast" : "";
+    const auto type = [&](std::string_view t) { return to.empty() ? std::string(t) : fmt::format("{}<{}>", to, t); };
     text += fmt::format(
-        "fn number(v: {0}) -> f32 {{ return f32(v); }}\nfn numbers(v: vec4<{0}>) -> vec4<f32> {{ return "
-        "vec4<f32>(v); }}\n",
-        raw);
+        "fn number(v: {0}) -> f32 {{ return {1}(v); }}\nfn numbers(v: vec4<{0}>) -> vec4<f32> {{ return {2}(v); }}\n",
+        raw, type("f32"), type("vec4<f32>"));
   }
   if (pass.source == Source::tensor) {
     switch (pass.op) {
       case Reduction::variance:
-      case Reduction::deviation: lifted = "vec4<f32>(f32(v), 0.0, 0.0, 1.0)"; break;
+      case Reduction::deviation: lifted = "vec4<f32>(number(v), 0.0, 0.0, 1.0)"; break;
+      case Reduction::mean:
+        if (pass.x == DType::i32) lifted = "vec2<u32>(bitcast<u32>(v), select(0u, 0xffffffffu, v < 0))";
+        if (pass.x == DType::u32) lifted = "vec2<u32>(v, 0u)";
+        break;
       case Reduction::log_sum_exp: lifted = "vec2<f32>(f32(v), 1.0)"; break;
       case Reduction::abs_sum:
       case Reduction::abs_max:
@@ -241,31 +258,66 @@ fn quad(i: u32) -> vec4<{1}> {{ return vec4<{1}>(x4[i]); }}
 }
 
 /// Accumulators of more than one number.
-std::string_view wide_text(Reduction op) {
+std::string wide_text(Reduction op, DType x) {
+  if (in_64_bits(op, x)) {
+    return fmt::format(R"(
+alias Acc = vec2<u32>;  // low and high word
+fn identity() -> Acc {{ return Acc(); }}
+fn combine(a: Acc, b: Acc) -> Acc {{
+  let low = a.x + b.x;
+  return Acc(low, a.y + b.y + select(0u, 1u, low < a.x));
+}}
+fn number_of(acc: Acc) -> f32 {{
+  let below = {} && acc.y >= 0x80000000u;
+  let size = select(acc, Acc(0u - acc.x, ~acc.y + select(0u, 1u, acc.x == 0u)), below);
+  let number = f32(size.y) * 4294967296.0 + f32(size.x);
+  return select(number, -number, below);
+}}
+)",
+                       x == DType::i32);
+  }
   switch (op) {
     case Reduction::variance:
     case Reduction::deviation:
-      // Joined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-      // variances" (1979). Means are those of the differences to the row's first element: a small spread on a large
-      // mean is not lost.
-      return R"(
+      // Elements are told from each other as integers, where they are, before they become floats.
+      return (is_integer(x) ? fmt::format(R"(
+fn number_at(bits: f32) -> f32 {{ return f32(bitcast<{0}>(bits)); }}
+fn apart(b: f32, a: f32) -> f32 {{
+  let far = number_at(b) - number_at(a);
+  return select(far, f32(bitcast<i32>(bitcast<u32>(b) - bitcast<u32>(a))), abs(far) < 1073741824.0);
+}}
+fn apart_4(b: vec4<f32>, a: f32) -> vec4<f32> {{
+  return vec4<f32>(apart(b.x, a), apart(b.y, a), apart(b.z, a), apart(b.w, a));
+}}
+)",
+                                          wgsl_name(x))
+                            : std::string(R"(
+fn apart(b: f32, a: f32) -> f32 { return b - a; }
+fn apart_4(b: vec4<f32>, a: f32) -> vec4<f32> { return b - a; }
+)")) +
+             // Joined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+             // variances" (1979). Means are those of the differences to the row's first element: a small spread on a
+             // large mean is not lost.
+             R"(
 alias Acc = vec4<f32>;  // first element, mean from there, sum of squares around it, count
 fn identity() -> Acc { return Acc(); }
 fn combine(a: Acc, b: Acc) -> Acc {
   let n = a.w + b.w;
   let share = b.w / max(n, 1.0);
-  let d = (b.x - a.x) + (b.y - a.y);
-  let both = Acc(a.x, a.y + d * share, a.z + (b.z + d * d * (a.w * share)), n);
+  let d = apart(b.x, a.x) + (b.y - a.y);
+  // An infinite distance has no spread. The identity is 0, which the compiler can't know.
+  let square = select(d * d, bitcast<f32>(0x7fc00000u ^ params.identity), (bitcast<u32>(d) & 0x7fffffffu) == 0x7f800000u);
+  let both = Acc(a.x, a.y + d * share, a.z + (b.z + square * (a.w * share)), n);
   return select(select(both, a, b.w == 0.0), b, a.w == 0.0);
 }
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 fn block(q0: vec4<f32>, q1: vec4<f32>, q2: vec4<f32>, q3: vec4<f32>, w0: vec4<f32>, w1: vec4<f32>, w2: vec4<f32>,
          w3: vec4<f32>, origin: f32) -> Acc {
   let n = total((w0 + w1) + (w2 + w3));
-  let d0 = q0 - origin;
-  let d1 = q1 - origin;
-  let d2 = q2 - origin;
-  let d3 = q3 - origin;
+  let d0 = apart_4(q0, origin);
+  let d1 = apart_4(q1, origin);
+  let d2 = apart_4(q2, origin);
+  let d3 = apart_4(q3, origin);
   let mean = total((d0 * w0 + d1 * w1) + (d2 * w2 + d3 * w3)) / n;
   let e0 = (d0 - mean) * w0;
   let e1 = (d1 - mean) * w1;
@@ -331,12 +383,24 @@ fn log_of(acc: Acc) -> f32 { return select(acc.x, acc.x + log(acc.y), is_finite(
   }
 }
 
-std::string combining_text(Reduction op, DType accumulated) {
+std::string combining_text(Reduction op, DType x) {
+  const DType accumulated = accumulator(op, x);
   const std::string_view type = wgsl_name(accumulated);
   const bool real = accumulated == DType::f32;
   constexpr std::string_view kIsNan =
       "fn is_nan(v: f32) -> bool { return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u; }\n";
-  if (const std::string_view wide = wide_text(op); !wide.empty()) return std::string(kIsNan) + std::string(wide);
+  // WGSL lets a quotient be off by 2.5 ulp (17,000,000 / 17,000,000 is not 1 on an H200): one step by the remainder.
+  constexpr std::string_view kMeanOf = R"(
+fn mean_of(sum: f32, count: f32) -> f32 {
+  // The identity is 0, which the compiler can't know: it would take the step for the zero that it is on paper.
+  let q = bitcast<f32>(bitcast<u32>(sum / count) ^ params.identity);
+  let nearer = q + fma(-q, count, sum) / count;
+  return select(q, nearer, (bitcast<u32>(nearer) & 0x7fffffffu) < 0x7f800000u);
+}
+)";
+  if (std::string wide = wide_text(op, x); !wide.empty()) {
+    return std::string(kIsNan) + wide + std::string(in_64_bits(op, x) ? kMeanOf : "");
+  }
   std::string text = gives_index(op) ? fmt::format(R"(
 struct Acc {{
   value: {0},
@@ -355,17 +419,7 @@ fn identity() -> Acc {{ return bitcast<{0}>(params.identity); }}
   const char better = op == Reduction::max || op == Reduction::argmax || op == Reduction::abs_max ? '>' : '<';
   switch (op) {
     case Reduction::sum:
-    case Reduction::mean:
-      // WGSL lets a quotient be off by 2.5 ulp (17,000,000 / 17,000,000 is not 1 on an H200): one step by the
-      // remainder.
-      return text + R"(fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
-fn mean_of(sum: f32, count: f32) -> f32 {
-  // The identity is 0, which the compiler can't know: it would take the step for the zero that it is on paper.
-  let q = bitcast<f32>(bitcast<u32>(sum / count) ^ params.identity);
-  let nearer = q + fma(-q, count, sum) / count;
-  return select(q, nearer, (bitcast<u32>(nearer) & 0x7fffffffu) < 0x7f800000u);
-}
-)";
+    case Reduction::mean: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a + b; }\n" + std::string(kMeanOf);
     case Reduction::count:
     case Reduction::abs_sum: return text + "fn combine(a: Acc, b: Acc) -> Acc { return a + b; }\n";
     case Reduction::norm_p:
@@ -426,11 +480,21 @@ fn combine(a: Acc, b: Acc) -> Acc {{
 }
 
 /// fn over_subgroup(a: Acc) -> Acc: `combine` over a subgroup, for all its threads.
-std::string subgroup_text(Reduction op, DType accumulated) {
+std::string subgroup_text(Reduction op, DType x) {
+  const DType accumulated = accumulator(op, x);
   const bool real = accumulated == DType::f32;
   const auto is = [](std::string_view value) {
     return fmt::format("fn over_subgroup(a: Acc) -> Acc {{ return {}; }}\n", value);
   };
+  if (in_64_bits(op, x)) {
+    return R"(
+fn over_subgroup(a: Acc) -> Acc {
+  let low = subgroupAdd(a.x & 0xffffu);
+  let middle = subgroupAdd(a.x >> 16u) + (low >> 16u);
+  return Acc((middle << 16u) | (low & 0xffffu), subgroupAdd(a.y) + (middle >> 16u));
+}
+)";
+  }
   switch (op) {
     case Reduction::prod: return is("subgroupMul(a)");
     case Reduction::any: return is("subgroupOr(a)");
@@ -472,7 +536,7 @@ fn over_subgroup(a: Acc) -> Acc {
   let some = a.w > 0.0;
   let origin = bitcast<f32>(subgroupMax(select(0u, bitcast<u32>(a.x), some)));
   let n = subgroupAdd(a.w);
-  let d = select(0.0, (a.x - origin) + a.y, some);
+  let d = select(0.0, apart(a.x, origin) + a.y, some);
   let mean = subgroupAdd(d * (a.w / max(n, 1.0)));
   let e = select(0.0, d - mean, some);
   return Acc(origin, mean, subgroupAdd(a.z + (e * e) * a.w), n);
@@ -492,7 +556,7 @@ fn over_subgroup(a: Acc) -> Acc {
 /// The entry point by_group.
 std::string group_text(const Pass& pass) {
   if (pass.subgroups == 0) return std::string(wgsl::reduce_tree);
-  std::string text = subgroup_text(pass.op, accumulator(pass.op, pass.x));
+  std::string text = subgroup_text(pass.op, pass.x);
   if (pass.subgroups == 1) return text + std::string(wgsl::reduce_subgroup);
   text += fmt::format("const MOST_SUBGROUPS = {}u;\n", pass.subgroups);
   text += tops_text("tops", "Acc", "combine", "identity()", pass.subgroups);
@@ -533,7 +597,8 @@ fn by_word(@builtin(global_invocation_id) id: vec3<u32>) {
   const std::string_view type = wgsl_name(pass.result);
   const auto by = [&](std::string_view value) { return output(type, fmt::format("{}({})", type, value)); };
   switch (pass.op) {
-    case Reduction::mean: return by("mean_of(acc, params.number)");
+    case Reduction::mean:
+      return by(in_64_bits(pass.op, pass.x) ? "mean_of(number_of(acc), params.number)" : "mean_of(acc, params.number)");
     case Reduction::variance: return by("variance_of(acc)");
     case Reduction::deviation: return by("sqrt(variance_of(acc))");
     case Reduction::norm_2: return by("root_of(acc)");
@@ -546,7 +611,9 @@ fn by_word(@builtin(global_invocation_id) id: vec3<u32>) {
 constexpr std::string_view kByGroup = "by_group";
 
 std::string key_of(const Pass& pass, std::string_view entry) {
-  const DType read = pass.source == Source::tensor ? pass.x : accumulator(pass.op, pass.x);
+  // Accumulators of integers may be of another form than those of floats.
+  const bool of_tensor = pass.source == Source::tensor || in_64_bits(pass.op, pass.x) || spread_of_integers(pass);
+  const DType read = of_tensor ? pass.x : accumulator(pass.op, pass.x);
   const std::string_view written = pass.sink == Sink::results ? to_string(pass.result) : "accumulators";
   std::string key = fmt::format("reduce:{}:{}:{}:{}:{}:{}", to_string(pass.op), to_string(read), entry,
                                 static_cast<int>(pass.source), written, pass.quads);
@@ -566,7 +633,7 @@ KernelOptions options_of(const Pass& pass, std::string_view entry) {
       fmt::format("fn two_reduced() -> bool {{ return {}; }}\n", by_group ? "params.reduced_inner < params.reduced"
                                                                  : pass.two_reduced ? "true"
                                                                                     : "false");
-  options.source += combining_text(pass.op, accumulator(pass.op, pass.x)) + reading_text(pass) + writing_text(pass);
+  options.source += combining_text(pass.op, pass.x) + reading_text(pass) + writing_text(pass);
   options.source += wgsl::reduce;
   options.source += pass.source == Source::tensor && in_blocks(pass.op) ? wgsl::reduce_blocks
                     : by_group && pass.four_quads                       ? wgsl::reduce_quads
@@ -625,7 +692,7 @@ void run_passes(const Device& device, Pass pass, const Input& input, float numbe
   const bool bytes_out = pass.sink == Sink::results && pass.result == DType::bool_;
   const bool whole = split.splits == 1 && !(bytes_out && split.by_group);
   const std::string_view name = to_string(pass.op);
-  const std::uint64_t accumulator_size = accumulator_bytes(pass.op);
+  const std::uint64_t accumulator_size = accumulator_bytes(pass.op, pass.x);
 
   Pass now = pass;
   if (!whole) now.sink = Sink::accumulators;
@@ -773,7 +840,7 @@ void reduce_into(Reduction op, const Tensor& x, std::span<const std::size_t> kep
   }
   // Accumulators of all pieces, one row a piece, then those to results.
   const auto outputs = static_cast<std::uint64_t>(out.size());
-  const std::uint64_t size = accumulator_bytes(op);
+  const std::uint64_t size = accumulator_bytes(op, x.dtype());
   Device owner = device;
   const std::uint64_t all = checked_mul(checked_mul(outputs, pieces.size(), to_string(op)), size, to_string(op));
   const Buffer accumulators = owner.alloc(all);
@@ -867,7 +934,7 @@ void visit_reduce_kernels(const Device& device, const KernelVisitor& visit) {
     for (const bool quads : {false, true}) {
       pass.quads = quads;
       // The next three are left out where run_passes can't come to them.
-      if (quads && pass.source == Source::accumulators && accumulator_bytes(pass.op) > 4) continue;
+      if (quads && pass.source == Source::accumulators && accumulator_bytes(pass.op, pass.x) > 4) continue;
       for (const bool two_reduced : {false, true}) {
         pass.two_reduced = two_reduced;
         if (two_reduced && pass.source == Source::accumulators) continue;

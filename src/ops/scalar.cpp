@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/half.h"
 #include "weft/error.h"
 
 namespace weft::ops {
@@ -54,22 +55,10 @@ std::uint32_t param_bits(const Scalar& stored, DType dtype) {
     case DType::bool_: return as<double>(stored) != 0 ? 1U : 0U;
     case DType::i32:
     case DType::u32: return static_cast<std::uint32_t>(as<std::int64_t>(stored));
-    case DType::f16: return std::bit_cast<std::uint32_t>(static_cast<float>(to_half(as<double>(stored))));
+    case DType::f16: return std::bit_cast<std::uint32_t>(static_cast<float>(nearest_half(as<double>(stored))));
     case DType::f32: break;
   }
   return std::bit_cast<std::uint32_t>(static_cast<float>(as<double>(stored)));
-}
-
-float16 to_half(double value) noexcept {
-  auto near = static_cast<float>(value);
-  const double back = static_cast<double>(near);
-  if (back != value && std::isfinite(near) && !std::isnan(value)) {
-    // Rounding to odd: what lies between two floats becomes the one whose last bit says so, which is no midpoint of
-    // halves.
-    if (std::fabs(back) > std::fabs(value)) near = std::nextafter(near, 0.0f);
-    near = std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1u);
-  }
-  return float16(near);
 }
 
 }  // namespace weft::ops

@@ -15,7 +15,4 @@ Scalar stored_scalar(std::string_view op, const Scalar& s, DType dtype);
 /// Its bits in a parameter that kernels read as u32, i32 or f32 (f16 too, rounded to what f16 has).
 std::uint32_t param_bits(const Scalar& stored, DType dtype);
 
-/// Rounded once, to nearest, ties to even; by way of float it would be twice.
-float16 to_half(double value) noexcept;
-
 }  // namespace weft::ops

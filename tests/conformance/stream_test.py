@@ -211,6 +211,21 @@ def test_sums_of_many_blocks_lose_little(server):
     assert abs(float(spread) - np.var(np.arange(60000) % 7)) < 1e-4
 
 
+def test_integers_keep_what_they_differ_by(server):
+    near = (2**30 + np.arange(60000) % 7).astype("i4").reshape(-1, 3)
+    high = (2**32 - 8 + np.arange(60000) % 7).astype("u4").reshape(-1, 3)
+    far = np.where(np.arange(60000) % 2 == 0, -(2**31), 2**31 - 1).astype("i4").reshape(-1, 4)
+    for stream in (None, {"block_bytes": 4096}):
+        for x in (near, high):
+            for text, want in (("var(x)", x.var()), ("std(x, 0)", x.std(0)), ("var(x, 1)", x.var(1))):
+                got, _ = server.eval(text, stream=stream, x=x)
+                np.testing.assert_allclose(got, want, rtol=1e-4)
+        got, _ = server.eval("var(x)", stream=stream, x=far)
+        np.testing.assert_allclose(got, far.var(), rtol=1e-5)
+        got, _ = server.eval("mean(x)", stream=stream, x=far)
+        assert float(got) == -0.5
+
+
 def test_reductions_meet_numbers_that_bite(server):
     for round in range(ROUNDS * 4):
         rng = rng_for("bite", round)

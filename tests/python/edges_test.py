@@ -243,6 +243,47 @@ def test_einsum(text):
     same(weft.einsum("ij,ij->ij", *stretched), np.einsum("ij,ij->ij", *stretched))
 
 
+def test_einsum_adds_in_the_common_dtype():
+    h = np.array([300, 300], np.float16)
+    # Products past 65504 on the way (numpy's own float16 sums are of float32).
+    same(weft.einsum("i,i,i->", h, h, np.array([0.5, -0.5], np.float16)), np.float16(0))
+    same(weft.einsum("ij,j->j", np.full((100, 2), 1000, np.float16), np.float16([0.5, 0.25])), np.float16([50000, 25000]))
+    same(weft.einsum("ij,jk,kl->il", np.full((2, 8), 100, np.float16), np.full((8, 2), 100, np.float16),
+                     np.float16([[0.5], [-0.5]])), np.zeros((2, 1), np.float16))  # fmt: skip
+    # A sum of bools counts beside numbers, and one of integers does not wrap beside floats.
+    same(weft.einsum("i,j->", np.array([True, True]), np.array([3, 4], np.int32)), np.int32(14))
+    big = np.full(4, 2**30, np.int32)
+    same(weft.einsum("i,j->j", big, np.float32([1, 2])), np.float32([2**32, 2**33]))
+
+
+def test_products_of_float16_pass_its_range_before_their_sum_does():
+    a, b = np.float16([300, 300]), np.float16([300, -300])
+    same(weft.vecdot(a, b), np.vecdot(a, b))
+    same(weft.vecdot(np.tile(a, (3, 1)), b), np.zeros(3, np.float16))
+    rng = np.random.default_rng(1)
+    x, y = (rng.standard_normal((5, 1000)).astype(np.float16) for _ in range(2))
+    want = (x.astype(np.float64) * y).sum(-1)
+    np.testing.assert_allclose(weft.vecdot(x, y).numpy(), want, rtol=2e-3, atol=1e-4)
+    u = np.float16([300, 300, 1])
+    same(weft.linalg.cross(u, u), np.zeros(3, np.float16))
+    assert weft.vecdot(np.array([True, True]), np.array([True, False])).numpy().dtype == bool
+
+
+def test_hypot_of_denormals():
+    tiny = np.float32(1e-40)
+    got = weft.hypot(np.float32([0, tiny, tiny]), np.float32([tiny, 0, 1])).numpy()
+    assert np.all(got[:2] <= tiny) and got[2] == 1  # a device may take a denormal for 0
+
+
+def test_numbers_become_float16_in_one_rounding():
+    past_a_half = 1 + 2**-11 + 2**-30  # a float32 drops the last bit, and the half falls back
+    one = np.ones(1, np.float16)
+    same(weft.asarray(one) * past_a_half, np.float16([past_a_half]))
+    same(weft.full((1,), past_a_half, dtype=np.float16), np.float16([past_a_half]))
+    with weft.lazy():
+        same(weft.asarray(one) * past_a_half, np.float16([past_a_half]))
+
+
 @pytest.mark.parametrize("text", ["ij,jk", "i", "ij->ii", "ij->k", "i1", "...", 5, "...i->i"])
 def test_einsum_refuses(text):
     with pytest.raises(ValueError, match="Fix: "):

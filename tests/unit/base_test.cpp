@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/checked.h"
+#include "base/half.h"
 #include "unit/core_helpers.h"
 #include "weft/dtype.h"
 #include "weft/shape.h"
@@ -113,6 +114,28 @@ TEST(Float16, Rounding) {
   EXPECT_EQ(float16(0x1p-25f).bits, 0x0000);
   EXPECT_EQ(float16(0x1.8p-25f).bits, 0x0001);
   EXPECT_EQ(float16(-0.0f).bits, 0x8000);
+}
+
+// numpy.float16 of a double rounds once. Each midpoint of two neighbours,
+// and what lies a hair to both sides of it, which a float can't hold.
+TEST(Float16, OfADoubleIsRoundedOnce) {
+  for (std::uint32_t bits = 0; bits < 0x7bff; ++bits) {
+    float16 low, high;
+    low.bits = static_cast<std::uint16_t>(bits);
+    high.bits = static_cast<std::uint16_t>(bits + 1);
+    const double middle = (static_cast<double>(static_cast<float>(low)) + static_cast<float>(high)) / 2;
+    const float16 even = bits % 2 == 0 ? low : high;
+    for (const double sign : {1.0, -1.0}) {
+      const unsigned minus = sign < 0 ? 0x8000u : 0;
+      ASSERT_EQ(nearest_half(sign * middle).bits, even.bits | minus) << bits;
+      ASSERT_EQ(nearest_half(sign * middle * (1 + 0x1p-45)).bits, high.bits | minus) << bits;
+      ASSERT_EQ(nearest_half(sign * middle * (1 - 0x1p-45)).bits, low.bits | minus) << bits;
+    }
+  }
+  EXPECT_EQ(nearest_half(65520.0 * (1 - 0x1p-45)).bits, 0x7bff);
+  EXPECT_EQ(nearest_half(1e300).bits, 0x7c00);
+  EXPECT_EQ(nearest_half(-1e-300).bits, 0x8000);
+  EXPECT_EQ(nearest_half(0x1p-25 * (1 + 0x1p-45)).bits, 1);
 }
 
 TEST(DType, NamesRoundTrip) {

@@ -749,6 +749,100 @@ TEST(Elementwise, FusedSumsRoundAfterEachStep) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(ones[i]));
 }
 
+// Drivers take x - x and x + -x for 0, and a product with a bool's number for a choice, whenever they see through what
+// made the operands (microsoft/onnxruntime#29833 is a compare folded away so). numpy: infinity and NaN give NaN.
+TEST(Elementwise, NothingIsFoldedOverInfinityAndNaN) {
+  for (const DType t : {DType::f32, DType::f16}) {
+    if (t == DType::f16 && !test_device().features().f16) continue;
+    const Tensor given = upload(t, {2, kInf, -kInf, kNaN});
+    const Shape shape{4};
+    const auto run = [&](auto&& make) {
+      ElementProgram p;
+      const std::int32_t x = p.input(given);
+      return download(p.run(test_device(), shape, make(p, x)));
+    };
+    const auto is_undefined = [&](std::string_view what, auto&& make, double first) {
+      const std::vector<double> got = run(make);
+      EXPECT_EQ(got[0], first) << what;
+      for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(got[i])) << what << " " << to_string(t) << " " << i;
+    };
+    using P = ElementProgram;
+    using I = std::int32_t;
+    const auto op = [](BinaryOp code) { return [code](P& p, I a, I b) { return p.binary(code, a, b); }; };
+    const auto minus = op(BinaryOp::subtract), plus = op(BinaryOp::add), times = op(BinaryOp::multiply),
+               high = op(BinaryOp::maximum), low = op(BinaryOp::minimum);
+    is_undefined("x - x", [&](P& p, I x) { return minus(p, x, x); }, 0);
+    is_undefined("x - +x", [&](P& p, I x) { return minus(p, x, p.unary(UnaryOp::positive, x)); }, 0);
+    is_undefined("x + -x", [&](P& p, I x) { return plus(p, x, p.unary(UnaryOp::negative, x)); }, 0);
+    is_undefined("-x + x", [&](P& p, I x) { return plus(p, p.unary(UnaryOp::negative, x), x); }, 0);
+    is_undefined(
+        "x - -(-x)", [&](P& p, I x) { return minus(p, x, p.unary(UnaryOp::negative, p.unary(UnaryOp::negative, x))); },
+        0);
+    is_undefined("x x - x^2", [&](P& p, I x) { return minus(p, times(p, x, x), p.unary(UnaryOp::square, x)); }, 0);
+    is_undefined("x - max(x, x)", [&](P& p, I x) { return minus(p, x, high(p, x, x)); }, 0);
+    is_undefined("max(x, x) - min(x, x)", [&](P& p, I x) { return minus(p, high(p, x, x), low(p, x, x)); }, 0);
+    is_undefined("x - (x or x)", [&](P& p, I x) { return minus(p, x, p.where(p.unary(UnaryOp::isnan, x), x, x)); }, 0);
+    is_undefined(
+        "(x + 1) - (1 + x)",
+        [&](P& p, I x) {
+          const I one = p.scalar(1.0, t);
+          return minus(p, plus(p, x, one), plus(p, one, x));
+        },
+        0);
+    is_undefined(
+        "|x| - |x|", [&](P& p, I x) { return minus(p, p.unary(UnaryOp::abs, x), p.unary(UnaryOp::abs, x)); }, 0);
+    const auto none = [](P& p, I x) {  // false throughout, which the compiler may see or not
+      return p.binary(BinaryOp::less, x, x);
+    };
+    is_undefined("x (x < x)", [&](P& p, I x) { return times(p, x, p.cast(none(p, x), t)); }, 0);
+    is_undefined("x int(x < x)", [&](P& p, I x) { return times(p, p.cast(p.cast(none(p, x), DType::i32), t), x); }, 0);
+    is_undefined(
+        "x isnan(0)",
+        [&](P& p, I x) {
+          const I number = p.cast(x, DType::i32);
+          return times(p, x, p.cast(p.unary(UnaryOp::isnan, number), t));
+        },
+        0);
+    const std::vector<double> masked = download(upload(DType::bool_, {0, 0, 0, 1}) * given);
+    EXPECT_EQ(masked[0], 0);
+    for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(masked[i])) << "False * " << to_string(t);
+  }
+}
+
+// A device may read a denormal as 0 (tensorflow/tensorflow#127905: sign() of one was 0). What it divides, roots or
+// rounds away from 0 is no denormal any more, and so is right everywhere.
+TEST(Elementwise, DenormalsAreDividedRootedAndRounded) {
+  const double tiny = held(DType::f32, 1e-40), least = 0x1p-149, normal = 0x1p-126;
+  const std::vector<double> a{0, tiny, -tiny, tiny, normal, 1, 1e-30, least, -0.0, kInf};
+  const std::vector<double> b{tiny, tiny, tiny, normal, tiny, 0x1.8p-127, least, 0x1p-20, -least, tiny};
+  const std::vector<double> got = download(binary(BinaryOp::divide, upload(DType::f32, a), upload(DType::f32, b)));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double expected = static_cast<float>(held(DType::f32, a[i]) / b[i]);
+    if (expected != 0 && std::isfinite(expected) && std::abs(expected) >= 0x1p-126) {
+      EXPECT_NEAR(got[i] / expected, 1, 4e-7) << a[i] << " / " << b[i];
+    } else if (std::abs(expected) < 0x1p-126) {
+      EXPECT_NEAR(got[i], expected, 0x1p-126) << a[i] << " / " << b[i];
+      EXPECT_EQ(std::signbit(got[i]), std::signbit(expected)) << a[i] << " / " << b[i];
+    } else {
+      EXPECT_EQ(got[i], expected) << a[i] << " / " << b[i];
+    }
+  }
+  EXPECT_EQ(download(binary(BinaryOp::floor_divide, upload(DType::f32, {tiny, normal, -normal, least, 1}),
+                            upload(DType::f32, {tiny, tiny, tiny, -tiny, tiny}))),
+            (std::vector<double>{1, 117, -118, -1, held(DType::f32, 1 / tiny)}));
+  const Tensor x = upload(DType::f32, {least, tiny, 0x1p-127, -tiny, -least});
+  const std::vector<double> roots = download(unary(UnaryOp::sqrt, x));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(roots[i] / std::sqrt(download(x)[i]), 1, 4e-7) << i;
+  EXPECT_TRUE(std::isnan(roots[3]) && std::isnan(roots[4]));
+  EXPECT_NEAR(download(unary(UnaryOp::rsqrt, x))[2] * 0x1p-63 / std::sqrt(2.0), 1, 1e-6);
+  EXPECT_NEAR(download(unary(UnaryOp::reciprocal, x))[2] * 0x1p-127, 1, 4e-7);
+  EXPECT_EQ(download(unary(UnaryOp::floor, x)), (std::vector<double>{0, 0, 0, -1, -1}));
+  const std::vector<double> up = download(unary(UnaryOp::ceil, x));
+  EXPECT_EQ(up, (std::vector<double>{1, 1, 1, 0, 0}));
+  EXPECT_TRUE(std::signbit(up[4]));
+  EXPECT_EQ(download(unary(UnaryOp::trunc, x)), (std::vector<double>(5, 0)));
+}
+
 // -- scalars
 // -----------------------------------------------------------------------------------------------------------------
 

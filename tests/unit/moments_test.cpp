@@ -160,6 +160,30 @@ TEST_P(Moments, ASmallSpreadOnALargeMeanIsKept) {
   }
 }
 
+// Integers that a float32 rounds to one (tensorflow/tfjs#7792 lost them in a quotient; numpy takes float64).
+TEST_P(Moments, IntegersDifferByTheirLowBits) {
+  for (const std::int64_t length : {4, 63, 1000, 300000}) {
+    std::vector<std::int32_t> low(static_cast<std::size_t>(length)), wide(low.size());
+    std::vector<std::uint32_t> high(low.size());
+    for (std::size_t i = 0; i < low.size(); ++i) {
+      low[i] = std::numeric_limits<std::int32_t>::min() + static_cast<std::int32_t>(i % 4);
+      high[i] = 0xfffffff0u + static_cast<std::uint32_t>(i % 4);
+      wide[i] = i % 2 == 0 ? std::numeric_limits<std::int32_t>::min() : std::numeric_limits<std::int32_t>::max();
+    }
+    const double expected = model({'v', 0}, std::vector<double>(low.begin(), low.end()));
+    const Shape row{length}, columns{length / 2, 2};
+    EXPECT_NEAR(var(test_device().upload<std::int32_t>(low, row)).to_host<float>()[0], expected, 1e-4) << length;
+    EXPECT_NEAR(var(test_device().upload<std::uint32_t>(high, row)).to_host<float>()[0], expected, 1e-4) << length;
+    EXPECT_NEAR(stddev(test_device().upload<std::uint32_t>(high, row)).to_host<float>()[0], std::sqrt(expected), 1e-4);
+    if (length % 4 == 0) {
+      const Tensor x = test_device().upload<std::int32_t>(low, columns);
+      for (float v : var(x, {{{0}}, false, 0}).to_host<float>()) EXPECT_NEAR(v, 1.0f, 1e-5f) << length;
+      EXPECT_NEAR(var(test_device().upload<std::int32_t>(wide, row)).to_host<float>()[0] / std::pow(2147483647.5, 2), 1,
+                  1e-5);
+    }
+  }
+}
+
 TEST_P(Moments, DegreesOfFreedomAsNumpyDivides) {
   const Tensor x = floats({1, 2, 4, 5, 5, 5}, {2, 3});
   EXPECT_NEAR(var(x, {{{1}}, false, 2}).to_host<float>()[0], 14.0f / 3, 1e-5);
@@ -198,6 +222,20 @@ TEST_P(Moments, NanAndInfinitiesStayInTheirRow) {
         } else {
           EXPECT_NEAR(got[1], expected, 1e-4 * std::abs(expected)) << what.op << what.number;
         }
+      }
+    }
+  }
+}
+
+// One row, read in fours, and what is left of it: an infinity in either has no spread.
+TEST_P(Moments, InfinitiesAtAnyPlaceOfARow) {
+  for (const std::int64_t length : {2, 5, 7, 4099, 70001}) {
+    for (const float bad : {kNan, kInf, -kInf}) {
+      for (const std::int64_t at : {std::int64_t{0}, length / 2, length - 2, length - 1}) {
+        std::vector<float> x(static_cast<std::size_t>(length), 2.0f);
+        x[static_cast<std::size_t>(at)] = bad;
+        EXPECT_TRUE(std::isnan(var(floats(x)).to_host<float>()[0])) << length << " " << at << " " << bad;
+        EXPECT_TRUE(std::isnan(stddev(floats(x)).to_host<float>()[0])) << length << " " << at << " " << bad;
       }
     }
   }

@@ -308,6 +308,26 @@ TEST_P(Reduce, IntegersWrapAndKeepTheirLowBits) {
   EXPECT_EQ(sum(u).to_host<std::uint32_t>()[0], 0xfffffffeu);
 }
 
+// numpy adds them in float64: what float32 rounds cancels exactly.
+TEST_P(Reduce, MeansOfIntegersAreExactSums) {
+  for (const std::int64_t length : {2, 64, 1000, 300000}) {
+    std::vector<std::int32_t> x(static_cast<std::size_t>(length));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = i % 2 == 0 ? -2147483647 - 1 : 2147483647;
+    EXPECT_EQ(mean(test_device().upload<std::int32_t>(x, {length})).to_host<float>()[0], -0.5f) << length;
+    const Tensor columns = test_device().upload<std::int32_t>(x, {length / 2, 2});
+    EXPECT_EQ(mean(columns, over({0})).to_host<float>(), (std::vector<float>{-0x1p31f, 0x1p31f})) << length;
+    EXPECT_EQ(mean(columns, over({1})).to_host<float>(),
+              std::vector<float>(static_cast<std::size_t>(length / 2), -0.5f));
+    std::vector<std::uint32_t> most(x.size(), 0xffffffffu);
+    EXPECT_EQ(mean(test_device().upload<std::uint32_t>(most, {length})).to_host<float>()[0], 0x1p32f) << length;
+    most[0] = 0;
+    EXPECT_NEAR(mean(test_device().upload<std::uint32_t>(most, {length})).to_host<float>()[0],
+                4294967295.0 * static_cast<double>(length - 1) / static_cast<double>(length), 1e3);
+  }
+  const std::vector<std::int32_t> big{16777217, -16777216};
+  EXPECT_EQ(mean(test_device().upload<std::int32_t>(big, {2})).to_host<float>()[0], 0.5f);
+}
+
 TEST_P(Reduce, HalvesAddUpInF32) {
   if (!test_device().features().f16) {
     EXPECT_THROW(test_device().zeros({1}, DType::f16), Error);
