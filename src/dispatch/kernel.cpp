@@ -47,6 +47,29 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
+/// The line breaks that WGSL has beside line feeds (vertical tab, form feed, a lone carriage return, U+0085, U+2028,
+/// U+2029) as line feeds: compilers don't agree on how they count in line numbers, and mean the same by all of them.
+std::string with_line_feeds(const std::string& source) {
+  std::string out;
+  out.reserve(source.size());
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const auto at = [&](std::size_t k) { return k < source.size() ? static_cast<unsigned char>(source[k]) : 0u; };
+    const bool lone_return = source[i] == '\r' && at(i + 1) != '\n';
+    if (source[i] == '\v' || source[i] == '\f' || lone_return) {
+      out += '\n';
+    } else if (at(i) == 0xc2 && at(i + 1) == 0x85) {
+      out += '\n';
+      ++i;
+    } else if (at(i) == 0xe2 && at(i + 1) == 0x80 && (at(i + 2) == 0xa8 || at(i + 2) == 0xa9)) {
+      out += '\n';
+      i += 2;
+    } else {
+      out += source[i];
+    }
+  }
+  return out;
+}
+
 std::string names_of(const std::vector<BindingInfo>& bindings) {
   std::string out;
   for (const BindingInfo& b : bindings) out += (out.empty() ? "" : ", ") + b.name;
@@ -201,6 +224,15 @@ Operand check_indirect(const detail::DeviceState& device, const detail::KernelSt
   return {&state, offset, kBytes};
 }
 
+/// Whether a value can be one of the override's type, rounded or cut to it as WebGPU does.
+bool holds(std::string_view type, double value) {
+  if (type == "i32") return std::trunc(value) >= -0x1p31 && std::trunc(value) < 0x1p31;
+  if (type == "u32") return std::trunc(value) >= 0 && std::trunc(value) < 0x1p32;
+  if (type == "f16") return std::fabs(value) < 65520;
+  if (type == "f32") return std::isfinite(static_cast<float>(value));
+  return true;
+}
+
 /// The values for overrides under the keys that WebGPU knows them by.
 std::vector<webgpu::Constant> override_values(const Reflection& reflected, const std::vector<OverrideValue>& given,
                                               const std::string& kernel) {
@@ -221,6 +253,12 @@ std::vector<webgpu::Constant> override_values(const Reflection& reflected, const
                   fmt::format("kernel '{}' has no override '{}'; it has {}", kernel, value.name,
                               names.empty() ? "none" : names),
                   "use the names of the WGSL source, or the numbers of their @id");
+    }
+    if (!holds(it->type, value.value)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel '{}': the override '{}' is {}, which is not in the range of its type {}", kernel,
+                              value.name, value.value, it->type),
+                  "give a value that the type can hold, or declare the override with another type");
     }
     if (std::any_of(out.begin(), out.end(), [&](const webgpu::Constant& c) { return c.name == it->key; })) {
       throw Error(ErrorCode::invalid_argument,
@@ -246,6 +284,7 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
   device.gpu.check_alive("kernel");
   std::string source = options.source.empty() && !options.file.empty() ? read_text(options.file) : options.source;
   if (source.starts_with("\xef\xbb\xbf")) source.erase(0, 3);  // a byte order mark, which editors add and WGSL has not
+  source = with_line_feeds(source);
   const std::string name = !options.label.empty()  ? options.label
                            : !options.file.empty() ? options.file.filename().string()
                                                    : std::string("kernel");
@@ -336,6 +375,15 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
                 "use smaller arrays, or work in more steps");
   }
 
+  key.constants = override_values(reflected, options.overrides, name);
+  if (!reflected.unknown_size.empty()) {
+    throw Error(ErrorCode::compile_error,
+                fmt::format("kernel '{}': '{}' depends on an override in a way that Weft can't work out, and so can't "
+                            "hold against the device's limits",
+                            name, reflected.unknown_size),
+                "make the override an i32 or u32, and the size of it by + - * / %, min and max");
+  }
+
   ParamsVia declared = ParamsVia::none;  // also where another entry point alone needs them
   if (reflected.params_size > 0 && reflected.names_params && !reflected.params_declared_by_user) {
     const bool immediates =
@@ -371,13 +419,12 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
   key.code = directives + text + prelude;
   key.params = state->params_via;
   key.params_size = state->params_via == ParamsVia::none ? 0 : state->params_size;
-  key.constants = override_values(reflected, options.overrides, name);
 
   try {
     state->pipeline = device.pipelines.get_or_compile(key, name);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::compile_error) throw;
-    throw explain_compile_error(error, source, shown, injected_lines);
+    throw explain_compile_error(error, {key.code, injected_lines, source}, shown);
   }
   return Kernel(std::move(state));
 }

@@ -300,8 +300,13 @@ Buffer library_table(detail::DeviceState& device, const std::string& key, Make&&
   return made;
 }
 
-/// Turns a WebGPU compile error into one that shows the user's own line and a caret.
-Error explain_compile_error(const Error& error, const std::string& source, const std::string& name,
-                            std::size_t injected_lines);
+/// A module as it was compiled: the user's `source` behind `injected_lines` lines and in front of a prelude.
+struct CompiledText {
+  const std::string& code;
+  std::size_t injected_lines = 0;
+  const std::string& source;
+};
+/// Turns a WebGPU compile error into one that shows the user's own line, or that of the prelude, and a caret.
+Error explain_compile_error(const Error& error, const CompiledText& text, const std::string& name);
 
 }  // namespace weft::dispatch

@@ -148,7 +148,7 @@ void Gpu::raise(const ErrorCapture& capture, ErrorCode fallback, std::string_vie
     throw Error(ErrorCode::out_of_memory, fmt::format("{} '{}': the device is out of memory: {}", what, label, message),
                 "free buffers, call Device::trim(), or work in smaller pieces");
   }
-  const char* fix = fallback == ErrorCode::compile_error ? "correct the WGSL at the place shown"
+  const char* fix = fallback == ErrorCode::compile_error ? "correct the WGSL, or what is given to it, as the message says"
                                                          : "report this with the message: Weft let a bad call through";
   throw Error(fallback, fmt::format("{} '{}': {}", what, label, message), fix);
 }
