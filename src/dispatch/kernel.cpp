@@ -199,10 +199,12 @@ Operand check_indirect(const detail::DeviceState& device, const detail::KernelSt
   const auto& state = args.state();
   if (!state || state->owner != device.memory->owner()) device.memory->check_owner(args, where());
   const auto usage = static_cast<Usage>(state->allocation->usage);
-  if (!has(usage, Usage::indirect)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: buffer {} has usage {}, without indirect", where(), state->id, to_string(usage)),
-                "allocate it with kDefaultUsage | Usage::indirect");
+  for (const Usage needed : {Usage::indirect, Usage::storage}) {
+    if (has(usage, needed)) continue;
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: buffer {} has usage {}, without {}", where(), state->id, to_string(usage), to_string(needed)),
+        "allocate it with kDefaultUsage | Usage::indirect");
   }
   if (offset % 4 != 0) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: offset {} is not a multiple of 4", where(), offset),
@@ -222,6 +224,43 @@ Operand check_indirect(const detail::DeviceState& device, const detail::KernelSt
                 "keep the grid in a buffer of its own");
   }
   return {&state, offset, kBytes};
+}
+
+constexpr const char* kCheckGridSource = R"(
+struct Params { at: u32, most: u32 }
+@group(0) @binding(0) var<storage, read> given: array<u32>;
+@group(0) @binding(1) var<storage, read_write> checked: array<u32>;
+@compute @workgroup_size(1) fn main() {
+  let x = given[params.at];
+  let y = given[params.at + 1u];
+  let z = given[params.at + 2u];
+  let runs = max(x, max(y, z)) <= params.most;
+  checked[0] = select(0u, x, runs);
+  checked[1] = select(0u, y, runs);
+  checked[2] = select(0u, z, runs);
+}
+)";
+
+/// Records the copying of a grid, made 0 x 0 x 0 where it is over the device's limit. The implementation would hand it
+/// to the driver, which need not end with it.
+Buffer checked_grid(detail::StreamState& stream, const Operand& args) {
+  detail::DeviceState& device = stream.device;
+  const Kernel kernel = library_kernel(device, "check_grid", [] {
+    KernelOptions o;
+    o.source = kCheckGridSource;
+    o.label = "weft.check_grid";
+    return o;
+  });
+  const Buffer checked = device.memory->alloc(args.size, kDefaultUsage | Usage::indirect);
+  const std::uint64_t alignment = device.gpu.limits().min_storage_offset_alignment;
+  const std::uint64_t window = args.offset / alignment * alignment;
+  const struct {
+    std::uint32_t at, most;
+  } params{static_cast<std::uint32_t>((args.offset - window) / 4), device.gpu.limits().max_workgroups_per_dimension};
+  const std::array<Operand, 2> operands{Operand{args.buffer, window, args.offset + args.size - window},
+                                        Operand{&checked.state(), 0, args.size}};
+  record_dispatch(stream, *kernel.state(), operands, std::as_bytes(std::span(&params, 1)), Grid{});
+  return checked;
 }
 
 /// Whether a value can be one of the override's type, rounded or cut to it as WebGPU does.
@@ -377,11 +416,12 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
 
   key.constants = override_values(reflected, options.overrides, name);
   if (!reflected.unknown_size.empty()) {
-    throw Error(ErrorCode::compile_error,
-                fmt::format("kernel '{}': '{}' depends on an override in a way that Weft can't work out, and so can't "
-                            "hold against the device's limits",
-                            name, reflected.unknown_size),
-                "make the override an i32 or u32, and the size of it by + - * / %, min and max");
+    throw Error(
+        ErrorCode::compile_error,
+        fmt::format("kernel '{}': '{}' depends on an override, and has no size from 1 up that Weft can work out "
+                    "to hold against the device's limits",
+                    name, reflected.unknown_size),
+        "make the override an i32 or u32, and the size of it by + - * / %, min and max");
   }
 
   ParamsVia declared = ParamsVia::none;  // also where another entry point alone needs them
@@ -598,7 +638,13 @@ void Kernel::dispatch_indirect(const Stream& stream, std::span<const BindingRang
   const detail::KernelState& k = state_of(state_);
   Call call;
   const auto operands = check_call(call, k, stream, bindings, params);
-  const auto grid = dispatch::check_indirect(call.stream->device, k, operands, args, offset);
+  dispatch::Operand grid = dispatch::check_indirect(call.stream->device, k, operands, args, offset);
+  Buffer checked;
+  if (!webgpu::checks_indirect_grids()) {
+    if (call.stream->capturing.load(std::memory_order_relaxed)) dispatch::refuse_indirect_capture(k);
+    checked = dispatch::checked_grid(*call.stream, grid);
+    grid = {&checked.state(), 0, grid.size};
+  }
   dispatch::record_indirect(*call.stream, k, operands, call.params, grid);
 }
 
