@@ -49,7 +49,8 @@ void queue_write(benchmark::State& state) {
   const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
   const Buffer buffer = device().alloc(bytes.size());
   for (auto _ : state) {
-    device().state()->gpu.write_buffer(buffer.state()->allocation->buffer.get(), 0, bytes);
+    device().state()->memory->queue_writes().write(buffer.state()->allocation->buffer.get(), 0, bytes,
+                                                   webgpu::deadline_after(std::chrono::seconds(30)));
     device().synchronize();
   }
   rate(state);

@@ -198,12 +198,13 @@ class Device {
   /// A new buffer that holds a copy of `bytes`; usage always gets copy_dst. `bytes` may go when the call returns.
   Buffer upload_bytes(std::span<const std::byte> bytes, Usage usage = kDefaultUsage);
   /// A new buffer whose bytes `fill` writes straight into mapped memory; `fill` gets exactly `size` bytes, each zero at
-  /// first. What `fill` throws comes out of this call, and no buffer is made.
+  /// first. What `fill` throws comes out of this call, and no buffer is made. Waits as write does.
   Buffer upload_with(std::size_t size, const std::function<void(std::span<std::byte>)>& fill,
                      Usage usage = kDefaultUsage);
   /// Writes `bytes` at `offset`, any alignment, byte exact, in order with work recorded before and after. `bytes` may
   /// go when the call returns. Checked before anything is written; but a large write goes in pieces, and when the
-  /// device is lost or a wait times out on the way, the first of them are written.
+  /// device is lost or a wait times out on the way, the first of them are written. Waits, up to wait_timeout, while
+  /// earlier uploads that the device has not taken hold 64 MiB of the host's memory: Error{timed_out}.
   void write(const Buffer& buffer, std::size_t offset, std::span<const std::byte> bytes);
   /// Reads [offset, offset + out.size()) after all work recorded so far that touches the buffer. Blocks, with a
   /// deadline until about then. When it throws, `out` is as it was, with one exception: a read of 8 MiB or more comes

@@ -149,7 +149,7 @@ nb::tuple strides_in_bytes(const Tensor& t) {
 }  // namespace
 
 void bind_array(nb::module_& m) {
-  nb::class_<Array> cls(m, "Array",
+  nb::class_<Array> cls(m, "Array", nb::is_weak_referenceable(),
                         "An n-dimensional array in a device's memory. It never changes: operators make new ones, and "
                         "slices are views. Make one with weft.asarray.");
   cls.def_prop_ro(
@@ -208,10 +208,10 @@ void bind_array(nb::module_& m) {
           nb::sig("def __rpow__(self, other: weft._types.ArrayLike, modulo: None = None, /) -> Array"))
       .def(
           "__matmul__", [](const Array& self, nb::handle other) { return product(self, other, false); },
-          nb::sig("def __matmul__(self, other: weft._types.ArrayLike, /) -> Array"))
+          nb::arg("other").none(), nb::sig("def __matmul__(self, other: weft._types.ArrayLike, /) -> Array"))
       .def(
           "__rmatmul__", [](const Array& self, nb::handle other) { return product(self, other, true); },
-          nb::sig("def __rmatmul__(self, other: weft._types.ArrayLike, /) -> Array"));
+          nb::arg("other").none(), nb::sig("def __rmatmul__(self, other: weft._types.ArrayLike, /) -> Array"));
   constexpr std::pair<UnaryOp, const char*> kUnary[] = {{UnaryOp::negative, "__neg__"},
                                                         {UnaryOp::positive, "__pos__"},
                                                         {UnaryOp::abs, "__abs__"},

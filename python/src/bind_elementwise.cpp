@@ -68,16 +68,18 @@ constexpr std::pair<BinaryOp, const char*> kBinary[] = {
 
 /// Two numbers become an array of no axes.
 Array apply(BinaryOp op, OperandLike left, OperandLike right) {
-  ElementOperand a = to_element(left);
-  const ElementOperand b = to_element(right);
+  const auto beside = device_beside({left.given, right.given});
+  ElementOperand a = to_element(left, beside);
+  const ElementOperand b = to_element(right, beside);
   if (a.is_number() && b.is_number()) a = number_array(a, default_device(), std::nullopt);
   return element_binary(op, a, b);
 }
 
 Array where_any(ArrayLike condition, OperandLike left, OperandLike right) {
-  const ElementOperand c = to_element(condition);
-  ElementOperand a = to_element(left);
-  ElementOperand b = to_element(right);
+  const auto beside = device_beside({condition.given, left.given, right.given});
+  const ElementOperand c = to_element(condition, beside);
+  ElementOperand a = to_element(left, beside);
+  ElementOperand b = to_element(right, beside);
   const Device& device = c.device();
   const auto dtype_of_other = [](const ElementOperand& o) {
     return o.is_number() ? std::nullopt : std::optional(o.dtype());
@@ -89,12 +91,20 @@ Array where_any(ArrayLike condition, OperandLike left, OperandLike right) {
 }
 
 Array clip(ArrayLike x, nb::handle low, nb::handle high) {
-  const ElementOperand out = to_element(x);
-  const auto bound = [](nb::handle h) {
-    return h.is_none() ? std::nullopt : std::optional(to_element(OperandLike{h}));
+  const auto beside = device_beside({x.given, low, high});
+  const ElementOperand given = to_element(x, beside);
+  const auto bound = [&](nb::handle h) {
+    return h.is_none() ? std::nullopt : std::optional(to_element(OperandLike{h}, beside));
   };
   const std::optional<ElementOperand> a = bound(low);
   const std::optional<ElementOperand> b = bound(high);
+  // numpy's numbers have dtypes, in which all three meet.
+  std::optional<Array> met;
+  for (const auto* o : {&a, &b}) {
+    const ElementOperand& now = met ? element(*met) : given;
+    if (*o && meeting(now.dtype(), **o) != now.dtype()) met.emplace(element_cast(now, meeting(now.dtype(), **o)));
+  }
+  const ElementOperand& out = met ? element(*met) : given;
   if (a && b && a->is_number() && b->is_number() && !a->is_huge() && !b->is_huge())
     return element_clamp(out, a->number(), b->number());
   if (!a && !b) return Array(Tensor(out.tensor()));

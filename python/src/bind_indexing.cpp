@@ -32,8 +32,9 @@ void bind_indexing(nb::module_& m) {
   m.def(
       "take_along_axis",
       [](ArrayLike x_given, ArrayLike indices_given, std::int64_t axis) {
-        const Tensor x = to_tensor(x_given);
-        const Tensor indices = to_tensor(indices_given);
+        const auto beside = device_beside({x_given.given, indices_given.given});
+        const Tensor x = to_tensor(x_given, beside);
+        const Tensor indices = to_tensor(indices_given, beside);
         return record([&] { return take_along_axis(x, indices, axis, index_check()); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("axis") = -1,
@@ -41,8 +42,9 @@ void bind_indexing(nb::module_& m) {
   m.def(
       "gather_nd",
       [](ArrayLike x_given, ArrayLike indices_given, std::int64_t batch_axes) {
-        const Tensor x = to_tensor(x_given);
-        const Tensor indices = to_tensor(indices_given);
+        const auto beside = device_beside({x_given.given, indices_given.given});
+        const Tensor x = to_tensor(x_given, beside);
+        const Tensor indices = to_tensor(indices_given, beside);
         return record([&] { return gather_nd(x, indices, batch_axes, index_check()); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("batch_axes") = 0,
@@ -50,8 +52,9 @@ void bind_indexing(nb::module_& m) {
   m.def(
       "embedding",
       [](ArrayLike table_given, ArrayLike ids_given) {
-        const Tensor table = to_tensor(table_given);
-        const Tensor ids = to_tensor(ids_given);
+        const auto beside = device_beside({table_given.given, ids_given.given});
+        const Tensor table = to_tensor(table_given, beside);
+        const Tensor ids = to_tensor(ids_given, beside);
         return record([&] { return embedding(table, ids, index_check()); });
       },
       nb::arg("table"), nb::arg("ids"), "The rows of a table that ids name.");
@@ -59,9 +62,10 @@ void bind_indexing(nb::module_& m) {
       "scatter_along_axis",
       [](ArrayLike x_given, ArrayLike indices_given, ArrayLike updates_given, std::int64_t axis,
          const std::string& op) {
-        const Tensor x = to_tensor(x_given);
-        const Tensor indices = to_tensor(indices_given);
-        const Tensor updates = to_tensor(updates_given);
+        const auto beside = device_beside({x_given.given, indices_given.given, updates_given.given});
+        const Tensor x = to_tensor(x_given, beside);
+        const Tensor indices = to_tensor(indices_given, beside);
+        const Tensor updates = to_tensor(updates_given, beside);
         const ScatterOptions options{.op = to_scatter_op(op), .check = index_check()};
         return record([&] { return scatter_along_axis(x, indices, updates, axis, options); });
       },
@@ -72,9 +76,10 @@ void bind_indexing(nb::module_& m) {
   m.def(
       "scatter_nd",
       [](ArrayLike x_given, ArrayLike indices_given, ArrayLike updates_given, const std::string& op) {
-        const Tensor x = to_tensor(x_given);
-        const Tensor indices = to_tensor(indices_given);
-        const Tensor updates = to_tensor(updates_given);
+        const auto beside = device_beside({x_given.given, indices_given.given, updates_given.given});
+        const Tensor x = to_tensor(x_given, beside);
+        const Tensor indices = to_tensor(indices_given, beside);
+        const Tensor updates = to_tensor(updates_given, beside);
         const ScatterOptions options{.op = to_scatter_op(op), .check = index_check()};
         return record([&] { return scatter_nd(x, indices, updates, options); });
       },

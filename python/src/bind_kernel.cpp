@@ -40,10 +40,23 @@ nb::list params_of(const Kernel& kernel) {
   return out;
 }
 
+/// A kernel sees plain memory.
+bool is_bindable(const Tensor& x) {
+  const std::size_t offset = static_cast<std::size_t>(x.offset()) * size_of(x.dtype());
+  return x.is_contiguous() && offset % x.device().limits().min_storage_offset_alignment == 0;
+}
+
+void check_written(const Tensor& x, const std::string& binding) {
+  if (is_bindable(x)) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("weft.Kernel: '{}' is written, and is a view of shape {}, where a kernel sees plain memory",
+                          binding, to_string(x.shape())),
+              "write to a copy of it (x.copy()), or let the kernel make the array: out={'" + binding + "': shape}");
+}
+
 /// What a binding that is only read may be given as: dense, from an aligned place.
 Tensor bindable(const Tensor& x) {
-  const std::size_t offset = static_cast<std::size_t>(x.offset()) * size_of(x.dtype());
-  if (x.is_contiguous() && offset % x.device().limits().min_storage_offset_alignment == 0) return x;
+  if (is_bindable(x)) return x;
   Tensor out = Device(x.device()).empty(x.shape(), x.dtype());
   if (x.size() == 0) return out;
   ops::ElementProgram copy;
@@ -64,6 +77,7 @@ void call(const PyKernel& self, const std::vector<std::string>& names, nb::handl
       if (b.name != names[i]) continue;
       if (b.writable) {
         check_writable_in_trace(t, b.name);
+        check_written(t, b.name);
         flush_readers(t.buffer());
       } else {
         const ReleaseGil released;

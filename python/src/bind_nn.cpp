@@ -73,8 +73,10 @@ void bind_normalisation(nb::module_& m) {
   m.def(
       "layer_norm",
       [](ArrayLike x, OptionalArray weight, OptionalArray bias, std::int64_t axis, double eps) {
-        const Tensor t = to_tensor(x);
-        const LayerNormOptions options{.axis = axis, .weight = to_tensor(weight), .bias = to_tensor(bias), .eps = eps};
+        const auto beside = device_beside({x.given, weight.given, bias.given});
+        const Tensor t = to_tensor(x, beside);
+        const LayerNormOptions options{
+            .axis = axis, .weight = to_tensor(weight, beside), .bias = to_tensor(bias, beside), .eps = eps};
         return record([&] { return layer_norm(t, options); });
       },
       nb::arg("x"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("axis") = -1,
@@ -82,8 +84,9 @@ void bind_normalisation(nb::module_& m) {
   m.def(
       "rms_norm",
       [](ArrayLike x, OptionalArray weight, std::int64_t axis, double eps) {
-        const Tensor t = to_tensor(x);
-        const RmsNormOptions options{.axis = axis, .weight = to_tensor(weight), .eps = eps};
+        const auto beside = device_beside({x.given, weight.given});
+        const Tensor t = to_tensor(x, beside);
+        const RmsNormOptions options{.axis = axis, .weight = to_tensor(weight, beside), .eps = eps};
         return record([&] { return rms_norm(t, options); });
       },
       nb::arg("x"), nb::arg("weight") = nb::none(), nb::kw_only(), nb::arg("axis") = -1, nb::arg("eps") = 1e-5,
@@ -91,9 +94,10 @@ void bind_normalisation(nb::module_& m) {
   m.def(
       "group_norm",
       [](ArrayLike x, std::int64_t groups, OptionalArray weight, OptionalArray bias, double eps) {
-        const Tensor t = to_tensor(x);
+        const auto beside = device_beside({x.given, weight.given, bias.given});
+        const Tensor t = to_tensor(x, beside);
         const GroupNormOptions options{
-            .groups = groups, .weight = to_tensor(weight), .bias = to_tensor(bias), .eps = eps};
+            .groups = groups, .weight = to_tensor(weight, beside), .bias = to_tensor(bias, beside), .eps = eps};
         return record([&] { return group_norm(t, options); });
       },
       nb::arg("x"), nb::arg("groups"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::kw_only(),
@@ -103,10 +107,12 @@ void bind_normalisation(nb::module_& m) {
       "batch_norm",
       [](ArrayLike x, ArrayLike mean, ArrayLike variance, OptionalArray weight, OptionalArray bias, std::int64_t axis,
          double eps) {
-        const Tensor t = to_tensor(x);
-        const Tensor m1 = to_tensor(mean);
-        const Tensor m2 = to_tensor(variance);
-        const BatchNormOptions options{.weight = to_tensor(weight), .bias = to_tensor(bias), .axis = axis, .eps = eps};
+        const auto beside = device_beside({x.given, mean.given, variance.given, weight.given, bias.given});
+        const Tensor t = to_tensor(x, beside);
+        const Tensor m1 = to_tensor(mean, beside);
+        const Tensor m2 = to_tensor(variance, beside);
+        const BatchNormOptions options{
+            .weight = to_tensor(weight, beside), .bias = to_tensor(bias, beside), .axis = axis, .eps = eps};
         return record([&] { return batch_norm(t, m1, m2, options); });
       },
       nb::arg("x"), nb::arg("mean"), nb::arg("variance"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(),
@@ -119,12 +125,13 @@ void bind_convolution(nb::module_& m) {
       "conv",
       [](ArrayLike x_given, ArrayLike filter_given, OptionalArray bias, AxesLike stride, nb::handle padding,
          AxesLike dilation, std::int64_t groups, const std::string& layout, nb::handle activation) {
-        const Tensor x = to_tensor(x_given);
-        const Tensor filter = to_tensor(filter_given);
+        const auto beside = device_beside({x_given.given, filter_given.given, bias.given});
+        const Tensor x = to_tensor(x_given, beside);
+        const Tensor filter = to_tensor(filter_given, beside);
         const ConvOptions options{.window = to_window(stride.given, padding, dilation.given, spatial_axes(x)),
                                   .groups = groups,
                                   .layout = to_layout(layout),
-                                  .bias = to_tensor(bias),
+                                  .bias = to_tensor(bias, beside),
                                   .activation = to_activation(activation)};
         return record([&] { return conv(x, filter, options); });
       },
@@ -139,14 +146,15 @@ void bind_convolution(nb::module_& m) {
       "conv_transpose",
       [](ArrayLike x_given, ArrayLike filter_given, OptionalArray bias, AxesLike stride, nb::handle padding,
          AxesLike output_padding, AxesLike dilation, std::int64_t groups, const std::string& layout) {
-        const Tensor x = to_tensor(x_given);
-        const Tensor filter = to_tensor(filter_given);
+        const auto beside = device_beside({x_given.given, filter_given.given, bias.given});
+        const Tensor x = to_tensor(x_given, beside);
+        const Tensor filter = to_tensor(filter_given, beside);
         const ConvTransposeOptions options{
             .window = to_window(stride.given, padding, dilation.given, spatial_axes(x)),
             .output_padding = for_axes(output_padding.given, spatial_axes(x), "output_padding"),
             .groups = groups,
             .layout = to_layout(layout),
-            .bias = to_tensor(bias)};
+            .bias = to_tensor(bias, beside)};
         return record([&] { return conv_transpose(x, filter, options); });
       },
       nb::arg("x"), nb::arg("filter"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("stride") = 1,
@@ -185,13 +193,14 @@ void bind_attention(nb::module_& m) {
       "attention",
       [](ArrayLike q_given, ArrayLike k_given, ArrayLike v_given, OptionalArray mask, OptionalArray lengths,
          std::optional<double> scale, bool causal, double softcap) {
-        const Tensor q = to_tensor(q_given);
-        const Tensor k = to_tensor(k_given);
-        const Tensor v = to_tensor(v_given);
+        const auto beside = device_beside({q_given.given, k_given.given, v_given.given, mask.given, lengths.given});
+        const Tensor q = to_tensor(q_given, beside);
+        const Tensor k = to_tensor(k_given, beside);
+        const Tensor v = to_tensor(v_given, beside);
         const AttentionOptions options{.scale = scale,
                                        .causal = causal,
-                                       .mask = to_tensor(mask),
-                                       .lengths = to_tensor(lengths),
+                                       .mask = to_tensor(mask, beside),
+                                       .lengths = to_tensor(lengths, beside),
                                        .softcap = softcap};
         return record([&] { return attention(q, k, v, options); });
       },

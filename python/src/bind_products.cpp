@@ -24,11 +24,12 @@ void bind_products(nb::module_& m) {
       "matmul",
       [](ArrayLike x1, ArrayLike x2, OptionalArray bias, nb::handle activation, OptionalArray residual,
          DTypeLike dtype) {
-        const Tensor a = to_tensor(x1);
-        const Tensor b = to_tensor(x2);
-        const MatmulOptions options{.bias = to_tensor(bias),
+        const auto beside = device_beside({x1.given, x2.given, bias.given, residual.given});
+        const Tensor a = to_tensor(x1, beside);
+        const Tensor b = to_tensor(x2, beside);
+        const MatmulOptions options{.bias = to_tensor(bias, beside),
                                     .activation = to_activation(activation),
-                                    .residual = to_tensor(residual),
+                                    .residual = to_tensor(residual, beside),
                                     .dtype = to_optional_dtype(dtype)};
         return record([&] { return matmul(a, b, options); });
       },
@@ -39,9 +40,10 @@ void bind_products(nb::module_& m) {
   m.def(
       "gemm",
       [](ArrayLike x1, ArrayLike x2, OptionalArray x3, double alpha, double beta, bool transpose_a, bool transpose_b) {
-        Tensor a = to_tensor(x1);
-        Tensor b = to_tensor(x2);
-        const Tensor c = to_tensor(x3);
+        const auto beside = device_beside({x1.given, x2.given, x3.given});
+        Tensor a = to_tensor(x1, beside);
+        Tensor b = to_tensor(x2, beside);
+        const Tensor c = to_tensor(x3, beside);
         if (a.rank() < 2 || b.rank() < 2) {
           throw Error(ErrorCode::invalid_argument,
                       fmt::format("gemm: arrays of shapes {} and {}", to_string(a.shape()), to_string(b.shape())),
@@ -79,8 +81,9 @@ void bind_products(nb::module_& m) {
   m.def(
       "matmul_int8",
       [](ArrayLike x1, ArrayLike x2, bool a_signed, bool b_signed) {
-        const Tensor a = to_tensor(x1);
-        const Tensor b = to_tensor(x2);
+        const auto beside = device_beside({x1.given, x2.given});
+        const Tensor a = to_tensor(x1, beside);
+        const Tensor b = to_tensor(x2, beside);
         return record([&] { return matmul_int8(a, b, {.a_signed = a_signed, .b_signed = b_signed}); });
       },
       nb::arg("a"), nb::arg("b"), nb::kw_only(), nb::arg("a_signed") = true, nb::arg("b_signed") = true,

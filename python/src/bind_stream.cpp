@@ -22,16 +22,15 @@ class Callback {
  public:
   Callback(nb::handle function, const Device& device) : function_(function.inc_ref().ptr()), device_(device) {}
   ~Callback() {
-    if (interpreter_ending()) return;
-    const nb::gil_scoped_acquire locked;
-    Py_DECREF(function_);
+    const VisitorGil locked;
+    if (locked) Py_DECREF(function_);
   }
   Callback(const Callback&) = delete;
   Callback& operator=(const Callback&) = delete;
 
   void operator()(const Error* lost) const {
-    if (interpreter_ending()) return;
-    const nb::gil_scoped_acquire locked;
+    const VisitorGil locked;
+    if (!locked) return;
     try {
       const nb::object made = lost == nullptr ? nb::none()
                                               : python_function("weft._errors", "make")(
@@ -123,7 +122,8 @@ void bind_stream(nb::module_& m) {
           "Submits, and has function(error) called once when all recorded so far is done: with None, or with a "
           "weft.DeviceLost.\n\n"
           "On a thread of the device's own. What it raises comes out of the device's next synchronize(), as a "
-          "weft.InternalError with the text. At the interpreter's end, callbacks that are left are not called.");
+          "weft.InternalError with the text. The interpreter's end waits for one that runs; those left are not "
+          "called.");
   m.def("_stream", [](const PyDevice& d) { return PyStream(std::pair(d.get(), d.get().stream())); });
   nb::class_<PyReadback>(m, "_Readback")
       .def("__init__", [](PyReadback* self, const Array& a) { new (self) PyReadback(a.get()); })

@@ -11,7 +11,14 @@ namespace {
 
 std::vector<Tensor> tensors(nb::handle parts) {
   std::vector<Tensor> out;
-  for (const nb::handle part : nb::borrow<nb::iterable>(parts)) out.push_back(to_tensor(ArrayLike{part}));
+  // Kept in a list: what is iterated over may be gone afterwards.
+  const nb::list kept = nb::steal<nb::list>(PySequence_List(parts.ptr()));
+  if (!kept.is_valid()) throw nb::python_error();
+  std::optional<Device> beside;
+  for (const nb::handle part : kept) {
+    if (is_array(part) && !beside) beside = nb::inst_ptr<Array>(part)->device();
+  }
+  for (const nb::handle part : kept) out.push_back(to_tensor(ArrayLike{part}, beside));
   return out;
 }
 
@@ -111,8 +118,9 @@ void bind_views(nb::module_& m) {
   m.def(
       "take",
       [](ArrayLike x, ArrayLike indices_given, std::optional<std::int64_t> axis) {
-        const Tensor t = to_tensor(x);
-        const Tensor indices = to_tensor(indices_given);
+        const auto beside = device_beside({x.given, indices_given.given});
+        const Tensor t = to_tensor(x, beside);
+        const Tensor indices = to_tensor(indices_given, beside);
         return record([&] { return take(t, indices, axis, index_check()); });
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("axis") = nb::none(),

@@ -92,15 +92,30 @@ const Tensor& array_tensor(nb::handle h) {
   return nb::inst_ptr<Array>(h)->get();
 }
 
-Tensor to_tensor(ArrayLike a) {
+std::optional<Device> device_beside(std::initializer_list<nb::handle> given) {
+  nb::handle array;
+  bool others = false;
+  for (const nb::handle h : given) {
+    if (!is_array(h)) {
+      others = others || !h.is_none();
+    } else if (!array.is_valid()) {
+      array = h;
+    }
+  }
+  if (!others || !array.is_valid()) return std::nullopt;
+  return nb::inst_ptr<Array>(array)->device();
+}
+
+Tensor to_tensor(ArrayLike a, const std::optional<Device>& beside) {
   if (is_array(a.given)) return array_tensor(a.given);
   check_process();
-  const nb::object made = python_function("weft._convert", "asarray")(a.given);
+  const nb::object& function = python_function("weft._convert", "asarray");
+  const nb::object made = beside ? function(a.given, nb::none(), PyDevice(*beside)) : function(a.given);
   return array_tensor(made);
 }
 
-Tensor to_tensor(OptionalArray a) {
-  return a.given.is_none() ? Tensor() : to_tensor(ArrayLike{a.given});
+Tensor to_tensor(OptionalArray a, const std::optional<Device>& beside) {
+  return a.given.is_none() ? Tensor() : to_tensor(ArrayLike{a.given}, beside);
 }
 
 std::optional<Operand> try_operand(nb::handle h, const Device* beside) {
@@ -112,11 +127,6 @@ std::optional<Operand> try_operand(nb::handle h, const Device* beside) {
   if (is_array(made)) return Operand(array_tensor(made));
   if (number(made, scalar, true)) return Operand(scalar.value());
   return std::nullopt;
-}
-
-Operand to_operand(OperandLike a) {
-  if (auto operand = try_operand(a.given)) return *operand;
-  return to_tensor(ArrayLike{a.given});  // says what it is
 }
 
 Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DType> beside) {

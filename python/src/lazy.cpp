@@ -156,11 +156,14 @@ class Builder {
   std::unordered_map<const LazyNode*, std::int32_t> done_;
 };
 
-bool reads(const LazyNode& node, std::uint64_t allocation) {
+/// `seen`: nodes that do not read it. Operands are shared, so that there may be 2^64 ways down a program of 64
+/// operations.
+bool reads(const LazyNode& node, std::uint64_t allocation, std::unordered_set<const LazyNode*>& seen) {
+  if (!seen.insert(&node).second) return false;
   return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const LazyInput& input) {
     if (const Tensor* tensor = tensor_in(input)) return tensor->buffer().allocation_id() == allocation;
     const LazyNode* inner = pending_in(input);
-    return inner != nullptr && reads(*inner, allocation);
+    return inner != nullptr && reads(*inner, allocation, seen);
   });
 }
 
@@ -258,7 +261,9 @@ void flush_readers(const Buffer& buffer) {
   const std::uint64_t allocation = buffer.allocation_id();
   std::vector<std::shared_ptr<LazyNode>> found;  // held: another thread may drop them while one is recorded
   for (LazyNode* node = newest; node != nullptr; node = node->before) {
-    if (node->held && !node->value && reads(*node, allocation)) found.push_back(node->shared_from_this());
+    if (!node->held || node->value) continue;
+    std::unordered_set<const LazyNode*> seen;
+    if (reads(*node, allocation, seen)) found.push_back(node->shared_from_this());
   }
   // Oldest first: later ones then read what the earlier ones made.
   for (auto node = found.rbegin(); node != found.rend(); ++node) force(**node);
@@ -342,19 +347,28 @@ std::optional<ElementOperand> try_element(nb::handle h, const Device* beside) {
   if (!operand) return std::nullopt;
   if (auto* tensor = std::get_if<Tensor>(&*operand)) return ElementOperand(std::move(*tensor));
   const Scalar& number = std::get<Scalar>(*operand);
+  if (!std::holds_alternative<double>(number.value)) return ElementOperand(number);
   // A whole number that came out as a float is one of more than 64 bits.
-  const bool whole = PyFloat_Check(h.ptr()) == 0 && PyIndex_Check(h.ptr()) != 0;
-  return ElementOperand(number, whole && std::holds_alternative<double>(number.value));
+  if (PyFloat_Check(h.ptr()) == 0 && PyIndex_Check(h.ptr()) != 0) return ElementOperand(number, true);
+  if (PyFloat_CheckExact(h.ptr()) != 0 || !nb::hasattr(h, "itemsize")) return ElementOperand(number);
+  const bool half = nb::cast<std::string>(h.attr("dtype").attr("name")) == "float16";
+  return ElementOperand(number, false, half ? DType::f16 : DType::f32);
 }
 
-ElementOperand to_element(OperandLike a) {
-  if (auto found = try_element(a.given)) return *found;
-  return ElementOperand(to_tensor(ArrayLike{a.given}));  // says what it is
+ElementOperand to_element(OperandLike a, const std::optional<Device>& beside) {
+  if (auto found = try_element(a.given, beside ? &*beside : nullptr)) return *found;
+  return ElementOperand(to_tensor(ArrayLike{a.given}, beside));  // says what it is
 }
 
-ElementOperand to_element(ArrayLike a) {
+ElementOperand to_element(ArrayLike a, const std::optional<Device>& beside) {
   if (is_array(a.given)) return ElementOperand(*nb::inst_ptr<Array>(a.given));
-  return ElementOperand(to_tensor(a));
+  return ElementOperand(to_tensor(a, beside));
+}
+
+DType meeting(DType array, const ElementOperand& number) {
+  // Integers meet every float in float32 anyway, and are compared exactly as they are.
+  const bool counts = number.own_dtype() && array != DType::i32 && array != DType::u32;
+  return counts ? ops::promote(array, *number.own_dtype()) : array;
 }
 
 ElementOperand number_array(const ElementOperand& number, const Device& device, std::optional<DType> beside) {
@@ -362,6 +376,7 @@ ElementOperand number_array(const ElementOperand& number, const Device& device, 
     throw Error(ErrorCode::out_of_range, "a number of more than 64 bits that no array of floats stands beside",
                 "use a smaller number, or a float");
   }
+  if (number.own_dtype()) beside = meeting(beside.value_or(*number.own_dtype()), number);
   return ElementOperand(to_tensor(Operand(number.number()), device, beside));
 }
 
@@ -386,6 +401,11 @@ Array element_binary(BinaryOp op, const ElementOperand& a, const ElementOperand&
   if (a.is_number() || b.is_number()) {
     const ElementOperand& number = a.is_number() ? a : b;
     const ElementOperand& other = a.is_number() ? b : a;
+    if (const DType meets = meeting(other.dtype(), number); meets != other.dtype()) {
+      const Array met = element_cast(other, meets);
+      const ElementOperand weak(number.number());
+      return a.is_number() ? element_binary(op, weak, element(met)) : element_binary(op, element(met), weak);
+    }
     if (ops::is_comparison(op)) {
       const BinaryOp code = a.is_number() ? ops::swapped(op) : op;
       const auto fitting = ops::comparison_beside(other.dtype(), code, number.number());

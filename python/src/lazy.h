@@ -58,13 +58,17 @@ struct LazyNode : std::enable_shared_from_this<LazyNode> {
 class ElementOperand {
  public:
   explicit ElementOperand(const Array& array) : array_(&array) {}
-  explicit ElementOperand(Scalar number, bool huge = false) : number_(number), huge_(huge) {}
+  explicit ElementOperand(Scalar number, bool huge = false, std::optional<DType> own_dtype = std::nullopt)
+      : number_(number), huge_(huge), own_dtype_(own_dtype) {}
   explicit ElementOperand(Tensor tensor) : own_(std::move(tensor)) {}
 
   bool is_number() const noexcept { return number_.has_value(); }
   const Scalar& number() const { return number_.value(); }
   /// A whole number of more than 64 bits, held as a float: not for arithmetic with integers.
   bool is_huge() const noexcept { return huge_; }
+  /// A number's dtype, where it is a float of numpy's: those count beside arrays as arrays of no axes do (NEP 50).
+  /// Other numbers are weak.
+  std::optional<DType> own_dtype() const noexcept { return own_dtype_; }
   DType dtype() const noexcept { return array_ != nullptr ? array_->dtype() : own_.value().dtype(); }
   const Shape& shape() const noexcept { return array_ != nullptr ? array_->shape() : own_.value().shape(); }
   const Device& device() const { return array_ != nullptr ? array_->device() : own_.value().device(); }
@@ -77,6 +81,7 @@ class ElementOperand {
   const Array* array_ = nullptr;
   std::optional<Scalar> number_;
   bool huge_ = false;
+  std::optional<DType> own_dtype_;
   std::optional<Tensor> own_;
 };
 
@@ -85,9 +90,11 @@ inline ElementOperand element(const Array& array) {
 }
 /// Nothing for what is neither array nor number. What is converted goes to the device `beside`.
 std::optional<ElementOperand> try_element(nb::handle h, const Device* beside = nullptr);
-ElementOperand to_element(OperandLike a);
+ElementOperand to_element(OperandLike a, const std::optional<Device>& beside = std::nullopt);
 /// Never a number: those become arrays of no axes.
-ElementOperand to_element(ArrayLike a);
+ElementOperand to_element(ArrayLike a, const std::optional<Device>& beside = std::nullopt);
+/// The dtype that an array must have for a number to be weak beside it.
+DType meeting(DType array, const ElementOperand& number);
 /// A number as an array of no axes, of the dtype that it takes beside an array of `beside`.
 ElementOperand number_array(const ElementOperand& number, const Device& device, std::optional<DType> beside);
 

@@ -15,6 +15,8 @@ namespace {
 
 std::atomic<bool> used{false};
 std::atomic<bool> is_forked{false};
+std::atomic<bool> closed{false};  // to visitors
+std::atomic<int> visitors{0};     // threads that have the interpreter's lock as VisitorGil, or ask for it
 std::atomic<bool> ending{false};
 const std::thread::id main_thread = std::this_thread::get_id();
 
@@ -36,7 +38,17 @@ void after_fork() {
 #endif
 }
 
+/// Callbacks that run end first. One that does not is left to its fate.
+void close_to_visitors() {
+  closed = true;
+  const ReleaseGil released;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (visitors > 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 void at_exit() {
+  if (!forked()) close_to_visitors();
   ending = true;
   if (forked()) return;
   const ReleaseGil released;
@@ -59,10 +71,6 @@ bool forked() noexcept {
   return is_forked.load(std::memory_order_relaxed);
 }
 
-bool interpreter_ending() noexcept {
-  return ending.load(std::memory_order_relaxed);
-}
-
 void note_use() noexcept {
   used = true;
 }
@@ -80,6 +88,17 @@ ReleaseGil::~ReleaseGil() {
     for (;;) pause();
   }
   PyEval_RestoreThread(saved_);
+}
+
+VisitorGil::VisitorGil() {
+  // Counted before it looks, as close_to_visitors closes before it counts: one of them sees the other.
+  ++visitors;
+  if (!closed) lock_.emplace();
+}
+
+VisitorGil::~VisitorGil() {
+  lock_.reset();
+  --visitors;
 }
 
 Device default_device() {

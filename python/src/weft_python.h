@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <optional>
@@ -32,8 +33,6 @@ namespace nb = nanobind;
 void check_process();
 /// True in such a child: handles are then leaked, never dropped.
 bool forked() noexcept;
-/// True once the interpreter began to end: no other thread may take its lock.
-bool interpreter_ending() noexcept;
 /// From now on a fork makes its child one of those.
 void note_use() noexcept;
 
@@ -48,6 +47,22 @@ class ReleaseGil {
 
  private:
   PyThreadState* saved_;
+};
+
+/// The interpreter's lock, taken by a thread of a device's own while this lives. False, and not taken, once the
+/// interpreter begins to end, which waits for the threads that have it or asked for it: taking the lock later would end
+/// the thread in the middle of C++ frames.
+class VisitorGil {
+ public:
+  VisitorGil();
+  ~VisitorGil();
+  VisitorGil(const VisitorGil&) = delete;
+  VisitorGil& operator=(const VisitorGil&) = delete;
+
+  explicit operator bool() const noexcept { return lock_.has_value(); }
+
+ private:
+  std::optional<nb::gil_scoped_acquire> lock_;
 };
 
 // -- classes
@@ -182,12 +197,15 @@ using Operand = std::variant<Tensor, Scalar>;
 
 bool is_array(nb::handle h) noexcept;
 const Tensor& array_tensor(nb::handle h);
-Tensor to_tensor(ArrayLike a);
+/// The device that numpy's arrays and lists among these arguments go to: that of the first Array beside them. Nothing
+/// where there is no Array, or nothing to bring.
+std::optional<Device> device_beside(std::initializer_list<nb::handle> given);
+/// What is no Array goes to the device `beside`, else to the default one.
+Tensor to_tensor(ArrayLike a, const std::optional<Device>& beside = std::nullopt);
 /// An empty handle for None.
-Tensor to_tensor(OptionalArray a);
+Tensor to_tensor(OptionalArray a, const std::optional<Device>& beside = std::nullopt);
 /// Nothing for what is neither array nor number. What is converted goes to the device `beside`.
 std::optional<Operand> try_operand(nb::handle h, const Device* beside = nullptr);
-Operand to_operand(OperandLike a);
 Tensor to_tensor(const Operand& operand, const Device& device, std::optional<DType> beside);
 Scalar to_scalar(NumberLike n);
 DType to_dtype(DTypeLike d);

@@ -146,7 +146,14 @@ def __setitem__(self, key, value):
     )
 
 
+def __delitem__(self, key):
+    raise TypeError(
+        "weft: arrays never change, so del x[...] is not there. Fix: make a new one, with an index or weft.concat."
+    )
+
+
 def tolist(self) -> list:
+    """Nested lists of Python's numbers; of no axes, one number."""
     return self.numpy().tolist()
 
 
@@ -192,28 +199,34 @@ def astype(self, dtype, copy: bool = True) -> Array:
 
 
 def to_device(self, device: Device, /, *, stream=None) -> Array:
+    """The array on another device, by way of the host; itself where it is there."""
     return _convert.asarray(self, device=device)
 
 
 def reshape(self, *shape, copy: bool | None = None) -> Array:
+    """weft.reshape of this array; lengths in a tuple or one by one."""
     return _functions.reshape(self, shape[0] if len(shape) == 1 else shape, copy=copy)
 
 
 def transpose(self, *axes) -> Array:
+    """Axes in this order, or all reversed; a view."""
     if not axes or axes == (None,):
         return self.T
     return _weft.permute_dims(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
 
 def flatten(self) -> Array:
+    """One axis; a view where the strides allow it."""
     return _weft.reshape(self, (-1,))
 
 
 def copy(self) -> Array:
+    """The same elements in new memory."""
     return _convert.duplicate(self)
 
 
 def squeeze(self, axis=None) -> Array:
+    """weft.squeeze of this array."""
     return _functions.squeeze(self, axis)
 
 
@@ -235,6 +248,7 @@ def _reduction(name: str):
 
     method = adding if name in ("sum", "mean", "prod") else plain
     method.__name__ = name
+    method.__doc__ = f"weft.{name} of this array."
     return method
 
 
@@ -249,6 +263,7 @@ def _spread(name: str):
         return function(x, axis, correction=correction if ddof is None else ddof, keepdims=keepdims)
 
     method.__name__ = name
+    method.__doc__ = f"weft.{name} of this array; ddof: numpy's name for correction."
     return method
 
 
@@ -262,7 +277,7 @@ def _attach() -> None:
     for f in (
         __array__, __array_namespace__, __dlpack__, __dlpack_device__, __bool__, __int__, __float__, __complex__,
         __index__, __iter__, __contains__, __divmod__, __rdivmod__, __round__, __trunc__, __format__, __copy__,
-        __deepcopy__, __reduce__, __setitem__, __repr__, __str__, item, tolist, astype, to_device, reshape, transpose,
+        __deepcopy__, __reduce__, __setitem__, __delitem__, __repr__, __str__, item, tolist, astype, to_device, reshape, transpose,
         flatten, copy, squeeze,
     ):  # fmt: skip
         _add(f.__name__, f)

@@ -143,6 +143,12 @@ def duplicate(x: Array) -> Array:
     return _weft.concat([x]) if x.ndim else _weft.concat([x[None]])[0]
 
 
+def asarrays(*given) -> list[Array]:
+    """What is no Array goes to the device of the first one, else to the default device."""
+    device = next((x.device for x in given if isinstance(x, Array)), None)
+    return [x if isinstance(x, Array) else asarray(x, device=device) for x in given]
+
+
 def _host_array(obj) -> np.ndarray:
     if isinstance(obj, np.ma.MaskedArray):
         raise DTypeError("masked arrays have no counterpart", "fill the masked elements first: x.filled(0)")
@@ -205,8 +211,13 @@ def operand(obj, device: Device | None = None):
     """What stands beside an Array in an operator: for C++. NotImplemented lets Python ask the other side."""
     if isinstance(obj, np.generic):
         held_as(obj.dtype)
-        return obj.item()  # weak, as Python's numbers are
-    if isinstance(obj, (np.ndarray, list, tuple)) or hasattr(obj, "__dlpack__"):
+        return obj.item()  # weak, as Python's numbers are; lazy.h has what floats keep
+    if isinstance(obj, (np.ndarray, list, tuple, range, memoryview)) or hasattr(obj, "__dlpack__"):
+        return asarray(obj, device=device)
+    if not isinstance(obj, type) and (hasattr(obj, "__array__") or hasattr(obj, "__array_interface__")):
+        # As numpy: whoever has a higher priority answers himself.
+        if getattr(obj, "__array_ufunc__", True) is None or getattr(obj, "__array_priority__", 0) > Array.__array_priority__:
+            return NotImplemented
         return asarray(obj, device=device)
     return NotImplemented
 

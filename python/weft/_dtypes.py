@@ -43,9 +43,11 @@ def _dtype_of(x):
 
 
 def result_type(*arrays_and_dtypes) -> np.dtype:
-    """The dtype that these meet in. Python's numbers are weak, as beside an array."""
-    weak = [x for x in arrays_and_dtypes if type(x) in (bool, int, float)]
-    strong = [_convert.held_as(np.dtype(_dtype_of(x))) for x in arrays_and_dtypes if type(x) not in (bool, int, float)]
+    """The dtype that these meet in. Python's numbers are weak, as beside an array, and so are numpy's integers and bools;
+    numpy's floats count by their dtypes."""
+    given = [x.item() if isinstance(x, (np.integer, np.bool_)) else x for x in arrays_and_dtypes]
+    weak = [x for x in given if type(x) in (bool, int, float)]
+    strong = [_convert.held_as(np.dtype(_dtype_of(x))) for x in given if type(x) not in (bool, int, float)]
     if not strong:
         raise InvalidArgument("result_type of numbers only", "give an array or a dtype too")
     out = strong[0]
@@ -66,10 +68,12 @@ def can_cast(from_, to) -> bool:
 
 
 def finfo(type_):
+    """numpy.finfo of a float dtype or array."""
     return np.finfo(_convert.dtype(_dtype_of(type_)))
 
 
 def iinfo(type_):
+    """numpy.iinfo of an integer dtype or array."""
     return np.iinfo(_convert.dtype(_dtype_of(type_)))
 
 

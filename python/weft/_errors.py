@@ -21,13 +21,13 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    code = "invalid_argument"
-
-
-class DTypeError(Error, TypeError):
-    """A dtype that Weft has no arrays of, or an object that is no array."""
+    """Arguments that contradict each other, or what the call asks for."""
 
     code = "invalid_argument"
+
+
+class DTypeError(InvalidArgument, TypeError):
+    """A dtype that Weft has no arrays of, or that an operation has no meaning for, or an object that is no array."""
 
 
 class OutOfRange(Error, IndexError, ValueError):
@@ -37,10 +37,14 @@ class OutOfRange(Error, IndexError, ValueError):
 
 
 class OutOfMemory(Error, MemoryError):
+    """The device, or the host, has no room."""
+
     code = "out_of_memory"
 
 
 class TimedOut(Error, TimeoutError):
+    """A deadline passed; everything stays usable."""
+
     code = "timed_out"
 
     __str__ = Exception.__str__  # OSError's own would look for an errno
@@ -59,6 +63,8 @@ class CompileError(Error, RuntimeError):
 
 
 class DeviceLost(Error, RuntimeError):
+    """The device is gone; open another."""
+
     code = "device_lost"
 
 
@@ -69,6 +75,8 @@ class ForeignBuffer(Error, ValueError):
 
 
 class IoError(Error, OSError):
+    """A file could not be read or written."""
+
     code = "io_error"
 
     __str__ = Exception.__str__
@@ -101,5 +109,5 @@ for _c in (Error, DTypeError, *_BY_CODE.values()):
 
 
 def make(code: str, message: str, fix: str) -> Error:
-    """For the C++ part."""
-    return _BY_CODE.get(code, InternalError)(message, fix)
+    """For the C++ part. "dtype" is a kind of invalid_argument."""
+    return (DTypeError if code == "dtype" else _BY_CODE.get(code, InternalError))(message, fix)

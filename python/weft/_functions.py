@@ -38,6 +38,13 @@ def _axes(name: str, axis, rank: int) -> list[int]:
     return [_axis(name, a, rank) for a in _whole_numbers(name, "axis", axis)]
 
 
+def _set_of_axes(name: str, axis, rank: int) -> set[int]:
+    axes = _axes(name, axis, rank)
+    if len(set(axes)) != len(axes):
+        raise InvalidArgument(f"{name}: an axis is given twice in {axis!r}", "name each axis once")
+    return set(axes)
+
+
 def _axis(name: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise OutOfRange(
@@ -67,7 +74,7 @@ def squeeze(x, axis: int | tuple[int, ...] | None = None) -> Array:
     if axis is None:
         axes = {k for k, n in enumerate(x.shape) if n == 1}
     else:
-        axes = set(_axes("squeeze", axis, x.ndim))
+        axes = _set_of_axes("squeeze", axis, x.ndim)
     for k in axes:
         if x.shape[k] != 1:
             raise InvalidArgument(f"squeeze: axis {k} of {x.shape} has length {x.shape[k]}", "name axes of length 1")
@@ -77,7 +84,7 @@ def squeeze(x, axis: int | tuple[int, ...] | None = None) -> Array:
 def flip(x, axis: int | tuple[int, ...] | None = None) -> Array:
     """The other way round along these axes, or all. A view."""
     x = _asarray(x)
-    flipped = set(range(x.ndim)) if axis is None else set(_axes("flip", axis, x.ndim))
+    flipped = set(range(x.ndim)) if axis is None else _set_of_axes("flip", axis, x.ndim)
     return x[tuple(slice(None, None, -1) if k in flipped else slice(None) for k in range(x.ndim))]
 
 
@@ -115,6 +122,7 @@ def moveaxis(x, source, destination) -> Array:
 
 
 def swapaxes(x, axis1: int, axis2: int) -> Array:
+    """Two axes in each other's place; a view."""
     x = _asarray(x)
     order = list(range(x.ndim))
     a, b = _axis("swapaxes", axis1, x.ndim), _axis("swapaxes", axis2, x.ndim)
@@ -131,13 +139,15 @@ def matrix_transpose(x) -> Array:
 
 
 def unstack(x, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """The slices along an axis, without it; views."""
     x = _asarray(x)
     k = _axis("unstack", axis, x.ndim)
     return tuple(x[(slice(None),) * k + (i,)] for i in range(x.shape[k]))
 
 
 def broadcast_arrays(*arrays) -> tuple[Array, ...]:
-    made = [_asarray(a) for a in arrays]
+    """All stretched to the shape that they broadcast to; views."""
+    made = _convert.asarrays(*arrays)
     try:
         shape = np.broadcast_shapes(*(a.shape for a in made))
     except ValueError:
@@ -147,6 +157,7 @@ def broadcast_arrays(*arrays) -> tuple[Array, ...]:
 
 
 def broadcast_shapes(*shapes) -> tuple[int, ...]:
+    """The shape that these broadcast to."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -306,7 +317,8 @@ def _like(make):
         x = _asarray(x)
         return make(x.shape, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device)
 
-    of.__name__ = make.__name__ + "_like"
+    of.__name__ = of.__qualname__ = make.__name__ + "_like"
+    of.__doc__ = f"weft.{make.__name__} of x's shape, dtype and device, unless others are given."
     return of
 
 
@@ -316,6 +328,7 @@ empty_like = _like(_weft.empty)
 
 
 def full_like(x, /, fill_value, *, dtype=None, device: Device | None = None) -> Array:
+    """An array of x's shape, dtype and device, unless others are given, of one number."""
     x = _asarray(x)
     return _weft.full(
         x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device
@@ -323,7 +336,8 @@ def full_like(x, /, fill_value, *, dtype=None, device: Device | None = None) -> 
 
 
 def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
-    made = [_asarray(a) for a in arrays]
+    """Of one-dimensional arrays, grids of their coordinates; views. indexing: "xy" or "ij", as numpy's."""
+    made = _convert.asarrays(*arrays)
     if indexing not in ("xy", "ij"):
         raise InvalidArgument(f"meshgrid: indexing is {indexing!r}", "use 'xy' or 'ij'")
     n = len(made)
@@ -338,20 +352,27 @@ def meshgrid(*arrays, indexing: str = "xy") -> tuple[Array, ...]:
 
 
 def _truth(x) -> Array:
-    x = _asarray(bool(x) if type(x) in (int, float) else x)
+    x = _asarray(x)
     return x if x.dtype == _convert.BOOL else _weft._astype(x, _convert.BOOL)
 
 
+def _truths(*given) -> list[Array]:
+    return [_truth(x) for x in _convert.asarrays(*(bool(x) if type(x) in (int, float) else x for x in given))]
+
+
 def logical_and(x1, x2) -> Array:
-    return _weft.bitwise_and(_truth(x1), _truth(x2))
+    """Whether both are other than 0."""
+    return _weft.bitwise_and(*_truths(x1, x2))
 
 
 def logical_or(x1, x2) -> Array:
-    return _weft.bitwise_or(_truth(x1), _truth(x2))
+    """Whether one of them is other than 0."""
+    return _weft.bitwise_or(*_truths(x1, x2))
 
 
 def logical_xor(x1, x2) -> Array:
-    return _weft.bitwise_xor(_truth(x1), _truth(x2))
+    """Whether one of them, and not both, is other than 0."""
+    return _weft.bitwise_xor(*_truths(x1, x2))
 
 
 def _to_float32(x) -> tuple[Array, np.dtype]:
@@ -363,11 +384,13 @@ def _to_float32(x) -> tuple[Array, np.dtype]:
 
 def _to_float32s(x1, x2):
     """The same for two, of which one may be a number, weak as beside an operator."""
+    own = [_convert.held_as(x.dtype) for x in (x1, x2) if isinstance(x, np.floating)]
     both = [x.item() if isinstance(x, np.generic) else x for x in (x1, x2)]
-    both = [x if type(x) in (bool, int, float) else _asarray(x) for x in both]
+    device = next((x.device for x in both if isinstance(x, Array)), None)
+    both = [x if type(x) in (bool, int, float) else _asarray(x, device=device) for x in both]
     if not any(isinstance(x, Array) for x in both):
         both[0] = _asarray(both[0])
-    dtypes = [x.dtype for x in both if isinstance(x, Array)]
+    dtypes = [x.dtype for x in both if isinstance(x, Array)] + own
     half = _convert.FLOAT16 in dtypes and all(d in (_convert.FLOAT16, _convert.BOOL) for d in dtypes)
     a, b = (_weft._astype(x, _convert.FLOAT32) if isinstance(x, Array) else float(x) for x in both)
     return a, b, _convert.FLOAT16 if half else _convert.FLOAT32
@@ -413,6 +436,7 @@ def logaddexp(x1, x2):
 
 @_unary_in_float32
 def sinh(x):
+    """Hyperbolic sine."""
     size = _weft.abs(x)
     grown = _weft.expm1(_weft.minimum(size, 20.0))
     small = 0.5 * (grown + grown / (grown + 1.0))
@@ -422,6 +446,7 @@ def sinh(x):
 
 @_unary_in_float32
 def cosh(x):
+    """Hyperbolic cosine."""
     root = _weft.exp(0.5 * _weft.abs(x))
     half = 0.5 * root * root
     return half + 0.25 / half
@@ -429,21 +454,25 @@ def cosh(x):
 
 @_unary_in_float32
 def asin(x):
+    """Arcsine; NaN outside of -1 to 1."""
     return _weft.atan2(x, _weft.sqrt((1.0 - x) * (1.0 + x)))
 
 
 @_unary_in_float32
 def acos(x):
+    """Arccosine; NaN outside of -1 to 1."""
     return _weft.atan2(_weft.sqrt((1.0 - x) * (1.0 + x)), x)
 
 
 @_unary_in_float32
 def atan(x):
+    """Arctangent."""
     return _weft.atan2(x, 1.0)
 
 
 @_unary_in_float32
 def asinh(x):
+    """Inverse hyperbolic sine."""
     size = _weft.abs(x)
     # Past 1e9 the 1 below the root is gone, and the square would overflow.
     small = _weft.minimum(size, 1e9)
@@ -453,6 +482,7 @@ def asinh(x):
 
 @_unary_in_float32
 def acosh(x):
+    """Inverse hyperbolic cosine; NaN below 1."""
     small = _weft.clip(x, -1.0, 1e9) - 1.0  # below 1, and so NaN, wherever x is
     exact = _weft.log1p(small + _weft.sqrt(small * (small + 2.0)))
     return _weft.where(_weft.greater(x, 1e9), _weft.log(x) + math.log(2), _weft.where(_weft.less(x, 1), math.nan, exact))
@@ -460,12 +490,14 @@ def acosh(x):
 
 @_unary_in_float32
 def atanh(x):
+    """Inverse hyperbolic tangent."""
     size = _weft.abs(x)
     return _with_sign(0.5 * _weft.log1p(2.0 * size / (1.0 - size)), x)
 
 
 @_unary_in_float32
 def log10(x):
+    """Logarithm to base 10."""
     return _weft.log(x) * (1 / math.log(10))
 
 
@@ -495,6 +527,7 @@ def signbit(x) -> Array:
 
 
 def count_nonzero(x, /, *, axis=None, keepdims: bool = False) -> Array:
+    """How many elements are other than 0, over these axes or all."""
     return _weft.sum(_truth(x), axis, keepdims)
 
 
@@ -519,6 +552,7 @@ def diagonal(x, /, *, offset: int = 0) -> Array:
 
 
 def cross(x1, x2, /, *, axis: int = -1) -> Array:
+    """The cross product of vectors of 3 along an axis."""
     a, b = broadcast_arrays(x1, x2)
     k = _axis("cross", axis, a.ndim)
     if a.shape[k] != 3:
@@ -534,17 +568,19 @@ def matrix_norm(x, /, *, keepdims: bool = False) -> Array:
 
 
 def vecdot(x1, x2, /, *, axis: int = -1) -> Array:
+    """Products of vectors along an axis, summed."""
     return _weft.sum(_weft.multiply(x1, x2), axis)
 
 
 def outer(x1, x2) -> Array:
-    a, b = _asarray(x1), _asarray(x2)
+    """Each element of x1 times each of x2, both flattened."""
+    a, b = _convert.asarrays(x1, x2)
     return _weft.multiply(_weft.reshape(a, (-1, 1)), _weft.reshape(b, (1, -1)))
 
 
 def tensordot(x1, x2, /, *, axes=2) -> Array:
     """numpy.tensordot: sums over `axes` axes at the end of x1 and the start of x2, or over two lists of axes."""
-    a, b = _asarray(x1), _asarray(x2)
+    a, b = _convert.asarrays(x1, x2)
     if hasattr(axes, "__len__"):
         if len(axes) != 2:
             raise InvalidArgument(f"tensordot: axes={axes!r}", "give a number of axes, or those of x1 and those of x2")
@@ -633,11 +669,17 @@ def einsum(subscripts: str, *operands) -> Array:
     to right. Repeated letters are diagonals; "..." broadcasts."""
     if not isinstance(subscripts, str) or not operands:
         raise InvalidArgument("einsum: no string and arrays given", "call einsum('ij,jk->ik', a, b)")
-    arrays = [_asarray(x) for x in operands]
+    arrays = _convert.asarrays(*operands)
     terms, result = _einsum_terms(subscripts, [x.ndim for x in arrays])
     sizes: dict[str, int] = {}
     for x, term in zip(arrays, terms):
+        own: dict[str, int] = {}
         for c, n in zip(term, x.shape):
+            if own.setdefault(c, n) != n:
+                raise InvalidArgument(
+                    f"einsum: axis '{c}' of '{subscripts}' has lengths {own[c]} and {n} in one array of shape {x.shape}",
+                    "make them equal: a diagonal runs along both",
+                )
             if sizes.setdefault(c, n) != n and 1 not in (n, sizes[c]):
                 raise InvalidArgument(
                     f"einsum: axis '{c}' of '{subscripts}' has lengths {sizes[c]} and {n}", "make them equal"

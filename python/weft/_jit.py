@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,8 @@ from weft._weft import Array, Device
 _LEAF = object()
 
 
-def _flatten(value: Any, leaves: list[Array]):
-    """The arrays go to `leaves`; what is left, hashable, tells all else: containers and static values."""
+def _flatten(value: Any, leaves: list[Any]):
+    """The arrays, numpy's too, go to `leaves`; what is left, hashable, tells all else: containers and static values."""
     if isinstance(value, Array):
         leaves.append(value)
         return _LEAF
@@ -29,8 +30,10 @@ def _flatten(value: Any, leaves: list[Array]):
         return type(value), tuple(_flatten(v, leaves) for v in value)
     if isinstance(value, dict):
         return dict, tuple(value), tuple(_flatten(v, leaves) for v in value.values())
+    if isinstance(value, slice):  # not hashable before Python 3.12
+        return slice, tuple(_flatten(v, leaves) for v in (value.start, value.stop, value.step))
     if isinstance(value, np.ndarray):
-        leaves.append(_convert.asarray(value))
+        leaves.append(value)  # _settle brings it to the device of the others
         return _LEAF
     if isinstance(value, np.generic):
         return type(value), repr(value), _Static(value)
@@ -41,7 +44,18 @@ def _flatten(value: Any, leaves: list[Array]):
             f"weft.jit: an argument is {type(value).__name__}, which is neither made of arrays nor hashable",
             "pass arrays, numbers, strings, and tuples, lists and dicts of these",
         ) from None
+    if type(value).__eq__ is object.__eq__:
+        try:
+            # One of its kind, such as the `self` of a method: a graph is no reason for it to live on.
+            ref = weakref.ref(value)
+            return type(value), ref, _Weak(ref)
+        except TypeError:
+            pass
     return type(value), value, _Static(value)
+
+
+def _settle(leaves: list[Any]) -> list[Array]:
+    return _convert.asarrays(*leaves) if any(isinstance(a, np.ndarray) for a in leaves) else leaves
 
 
 class _Static:
@@ -59,18 +73,30 @@ class _Static:
         return 0
 
 
+class _Weak(_Static):
+    """Of an object that its caller keeps: here is only a weak reference."""
+
+    __slots__ = ()
+
+
 def _unflatten(tree, leaves):
     """`leaves`: an iterator."""
     if tree is _LEAF:
         return next(leaves)
     if isinstance(tree[-1], _Static):
-        return tree[-1].value
+        return tree[-1].value() if isinstance(tree[-1], _Weak) else tree[-1].value
     if tree[0] is dict:
         return {k: _unflatten(t, leaves) for k, t in zip(tree[1], tree[2])}
     parts = [_unflatten(t, leaves) for t in tree[1]]
     if tree[0] is list:
         return parts
-    return tree[0](*parts) if hasattr(tree[0], "_fields") else tree[0](parts)
+    return tree[0](*parts) if tree[0] is slice or hasattr(tree[0], "_fields") else tree[0](parts)
+
+
+def _weak_in(tree) -> list[weakref.ref]:
+    if not isinstance(tree, tuple):
+        return [tree.value] if isinstance(tree, _Weak) else []
+    return [ref for part in tree for ref in _weak_in(part)]
 
 
 def _flatten_result(value: Any, leaves: list[Array]):
@@ -95,7 +121,7 @@ class Graph:
     def __init__(self, function: Callable, /, *args: Any, **kwargs: Any) -> None:
         leaves: list[Array] = []
         tree = _flatten((args, kwargs), leaves)
-        self._begin(function, tree, leaves)
+        self._begin(function, tree, _settle(leaves))
 
     @classmethod
     def _of(cls, function: Callable, tree, leaves: list[Array]) -> Graph:
@@ -106,6 +132,7 @@ class Graph:
     def _begin(self, function: Callable, tree, leaves: list[Array]) -> None:
         if _weft._tracing():
             raise InvalidArgument("weft.Graph inside a function of weft.jit", "make it outside")
+        self._watched: list[weakref.ref] = []
         self.name = getattr(function, "__name__", type(function).__name__)
         self._tree = tree
         self._specs = [(a.shape, a.dtype) for a in leaves]
@@ -137,7 +164,7 @@ class Graph:
                 f"weft.Graph of {self.name}: the arguments differ from those captured in more than the arrays' elements",
                 "make another Graph, or use weft.jit, which does so by itself",
             )
-        return self._run(leaves)
+        return self._run(_settle(leaves))
 
     def _run(self, leaves: list[Array]) -> Any:
         made = self._graph.run(leaves)
@@ -159,6 +186,11 @@ def _check_devices(leaves: list[Array], device: Device) -> None:
             raise InvalidArgument(
                 f"weft.jit: arguments on devices {device.id} and {a.device.id}", "bring them to one with weft.asarray"
             )
+
+
+def _forget(graphs: dict[Any, Graph], key: Any, _: weakref.ref) -> None:
+    """An argument of the call that the graph was made for is gone, and nobody can call it again."""
+    graphs.pop(key, None)
 
 
 class _Jitted:
@@ -183,10 +215,16 @@ class _Jitted:
             tree = _flatten((args, kwargs), leaves)
         else:
             tree = tuple, (_flatten(args, leaves), (dict, (), ()))
-        key = (tree, *[_weft._signature(a) for a in leaves])
+        try:
+            key = (tree, *[_weft._signature(a) for a in leaves])
+        except TypeError:  # an array of numpy's among them
+            leaves = _settle(leaves)
+            key = (tree, *[_weft._signature(a) for a in leaves])
         graph = self._graphs.get(key)
         if graph is None:
             graph = Graph._of(self._function, tree, leaves)
+            drop = functools.partial(_forget, self._graphs, key)
+            graph._watched = [weakref.ref(ref(), drop) for ref in _weak_in(tree)]
             with self._lock:
                 self._graphs[key] = graph
                 while len(self._graphs) > self._bound:
@@ -221,7 +259,8 @@ def jit(function: Callable | None = None, /, *, cache: int = 32):
         y = step(x)
 
     The function runs once for each kind of its arguments: the shapes, dtypes and device of arrays, wherever they stand
-    in tuples, lists and dicts, and the values of all else (numbers, strings, None, anything hashable). A number that
+    in tuples, lists and dicts, and the values of all else (numbers, strings, None, anything hashable). Of an object such
+    as a method's `self` that is which one it is, not what it holds: attributes are those of the first call. A number that
     changes from call to call is better passed as an array of no axes: weft.asarray(x). Elementwise chains in it become
     one kernel. Results are new arrays each time.
 

@@ -186,10 +186,10 @@ class Kernel:
         given = {**(arrays or {}), **named}
         out = out or {}
         self._check_names(given, out)
+        device = device or next((a.device for a in given.values() if isinstance(a, Array)), None) or _weft.default_device()
         for name, value in given.items():
             if not isinstance(value, Array) and not self._bindings[name][1]:
                 given[name] = _convert.asarray(value, self._element(name), device)
-        device = device or next((a.device for a in given.values() if isinstance(a, Array)), None) or _weft.default_device()
         made = {}
         for name, spec in out.items():
             shape, dtype = spec if isinstance(spec, tuple) and len(spec) == 2 and not isinstance(spec[1], int) else (spec, None)

@@ -9,6 +9,13 @@
 namespace weft {
 
 /// Throws Error{invalid_argument}.
+/// An op that has no meaning for a dtype. Python's counterpart is a TypeError, as numpy's is.
+class DTypeError : public Error {
+ public:
+  DTypeError(const std::string& message, std::string fix)
+      : Error(ErrorCode::invalid_argument, message, std::move(fix)) {}
+};
+
 [[noreturn]] inline void refuse(const std::string& message, std::string fix) {
   throw Error(ErrorCode::invalid_argument, message, std::move(fix));
 }

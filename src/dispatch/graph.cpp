@@ -351,7 +351,8 @@ void Graph::set_params(std::size_t index, std::span<const std::byte> params) con
     graph.device->submit_all();
     std::vector<std::byte> words((params.size() + 3) / 4 * 4);
     std::copy(params.begin(), params.end(), words.begin());
-    graph.device->gpu.write_buffer(graph.params_buffer.get(), graph.params[index].offset, words);
+    graph.device->memory->queue_writes().write(graph.params_buffer.get(), graph.params[index].offset, words,
+                                               graph.device->deadline({}));
   }
   std::copy(params.begin(), params.end(), c.params.begin());
 }

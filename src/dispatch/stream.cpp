@@ -500,6 +500,7 @@ void Stream::synchronize(ReadOptions options) const {
   dispatch::submit(s);
   detail::DeviceState& device = s.device;
   device.gpu.check_alive("synchronize");
+  device.memory->queue_writes().send();
   const std::uint64_t sent = submitted();
   const dispatch::HostSpan span(&device.host_spans, "wait", "synchronize");
   const auto done = device.gpu.signal_done();

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "dispatch/state.h"
+#include "webgpu/instance.h"
 #include "weft/device.h"
 #include "weft/error.h"
 
@@ -16,9 +17,8 @@ namespace {
 using detail::DeviceState;
 
 /// From here the ring of staging buffers beats a queue write, which copies on one thread into fresh pages (measured on
-/// an H200: 256 KiB; on lavapipe, whose «device» memory the same cores copy: 32 MiB; docs/memory.md).
+/// an H200: 256 KiB; on lavapipe under wgpu-native 1 MiB; docs/memory.md).
 constexpr std::size_t kRingFrom = std::size_t{512} << 10;
-constexpr std::size_t kRingFromOnCpu = std::size_t{32} << 20;
 /// From here a read runs in pieces, so that several threads copy while later pieces are on their way.
 constexpr std::size_t kReadPiecesFrom = std::size_t{8} << 20;
 constexpr std::uint64_t kReadPiece = std::uint64_t{16} << 20;
@@ -29,11 +29,10 @@ constexpr std::size_t kReadWholeUpTo = std::size_t{256} << 20;
 /// Writes whole words, after recorded work on the buffer.
 void write_words(DeviceState& device, memory::Allocation& to, std::uint64_t offset, std::span<const std::byte> bytes) {
   device.submit_users_of(to, nullptr);
-  const bool cpu = device.gpu.adapter().type == AdapterType::cpu;
-  if (bytes.size() >= (cpu ? kRingFromOnCpu : kRingFrom)) {
+  if (bytes.size() >= kRingFrom && !webgpu::writes_in_place(device.gpu.adapter().type)) {
     device.memory->upload_ring().upload(to.buffer.get(), offset, bytes, device.deadline({}));
   } else if (!bytes.empty()) {
-    device.gpu.write_buffer(to.buffer.get(), offset, bytes);
+    device.memory->queue_writes().write(to.buffer.get(), offset, bytes, device.deadline({}));
   }
 }
 
@@ -161,6 +160,7 @@ Buffer Device::upload_with(std::size_t size, const std::function<void(std::span<
     throw Error(ErrorCode::invalid_argument, "upload_with: the function is empty", "give one that writes the bytes");
   }
   const dispatch::HostSpan span(&state_->host_spans, "upload", "upload", size);
+  state_->memory->queue_writes().wait_for_room(size, state_->deadline({}));
   Buffer buffer = state_->memory->alloc_mapped(size, usage | Usage::copy_dst);
   webgpu::Gpu& gpu = state_->gpu;
   memory::Allocation& a = *buffer.state()->allocation;
@@ -171,6 +171,7 @@ Buffer Device::upload_with(std::size_t size, const std::function<void(std::span<
     throw;
   }
   gpu.unmap(a.buffer.get());
+  state_->memory->queue_writes().note(a.size);
   state_->counters.uploads.fetch_add(1, std::memory_order_relaxed);
   state_->counters.bytes_uploaded.fetch_add(size, std::memory_order_relaxed);
   return buffer;

@@ -48,6 +48,7 @@ Memory::Memory(std::shared_ptr<webgpu::Gpu> gpu, std::uint64_t pool_cap, std::ui
       pool_(gpu_, pool_cap, std::move(on_destroy)),
       staging_(gpu_, staging_cap),
       reads_in_flight_(gpu_, staging_cap),
+      queue_writes_(gpu_),
       upload_ring_(gpu_, copy_threads_, upload_bytes_) {}
 
 void Memory::check_request(std::uint64_t size, Usage usage) const {

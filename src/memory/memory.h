@@ -8,6 +8,7 @@
 
 #include "memory/buffer_pool.h"
 #include "memory/copy_threads.h"
+#include "memory/queue_writes.h"
 #include "memory/reads_in_flight.h"
 #include "memory/staging_pool.h"
 #include "memory/upload_ring.h"
@@ -60,6 +61,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   BufferPool& pool() noexcept { return pool_; }
   StagingPool& staging() noexcept { return staging_; }
   ReadsInFlight& reads_in_flight() noexcept { return reads_in_flight_; }
+  QueueWrites& queue_writes() noexcept { return queue_writes_; }
   UploadRing& upload_ring() noexcept { return upload_ring_; }
   /// Host memory for uploads of up to `size` bytes each. It must not outlive this object. Throws as alloc does.
   std::unique_ptr<UploadStaging> make_upload_staging(std::uint64_t size);
@@ -89,6 +91,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   StagingPool staging_;
   ReadsInFlight reads_in_flight_;
   CopyThreads copy_threads_;
+  QueueWrites queue_writes_;
   std::atomic<std::uint64_t> upload_bytes_{0};
   UploadRing upload_ring_;
 };

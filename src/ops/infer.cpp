@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -98,7 +99,7 @@ namespace ops {
 namespace {
 
 [[noreturn]] void refuse_dtype(std::string_view op, DType dtype, std::string fix) {
-  refuse(fmt::format("{} is not defined for {}", op, to_string(dtype)), std::move(fix));
+  throw DTypeError(fmt::format("{} is not defined for {}", op, to_string(dtype)), std::move(fix));
 }
 
 /// What arithmetic on one dtype runs in. f16 goes through f32: one operation rounded from f32 is the right f16, as
@@ -182,11 +183,27 @@ BinaryOp swapped(BinaryOp comparison) noexcept {
 }
 
 std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& number) {
-  const auto* whole = std::get_if<std::int64_t>(&number.value);
-  if (whole == nullptr || is_float(x)) return std::nullopt;
+  if (is_float(x) || std::holds_alternative<bool>(number.value)) return std::nullopt;
   const auto [low, high] = integer_range(x == DType::bool_ ? DType::i32 : x);
-  if (*whole >= low && *whole <= high) return std::nullopt;
-  const bool above = *whole > high;
+  bool above = false;
+  if (const auto* whole = std::get_if<std::int64_t>(&number.value)) {
+    if (*whole >= low && *whole <= high) return std::nullopt;
+    above = *whole > high;
+  } else {
+    const double real = std::get<double>(number.value);
+    if (std::isnan(real)) return std::nullopt;
+    above = real > static_cast<double>(high);
+    if (!above && real >= static_cast<double>(low)) {
+      const double below = std::floor(real);
+      const auto nearest = static_cast<std::int64_t>(below);
+      if (below == real) return Comparison{op, nearest};
+      // Between two whole numbers: less means up to the lower one, and none is equal.
+      if (op == BinaryOp::equal) return Comparison{BinaryOp::less, low};
+      if (op == BinaryOp::not_equal) return Comparison{BinaryOp::greater_equal, low};
+      const bool less = op == BinaryOp::less || op == BinaryOp::less_equal;
+      return Comparison{less ? BinaryOp::less_equal : BinaryOp::greater, nearest};
+    }
+  }
   const bool holds = op == BinaryOp::not_equal || (above ? op == BinaryOp::less || op == BinaryOp::less_equal
                                                          : op == BinaryOp::greater || op == BinaryOp::greater_equal);
   if (above) return Comparison{holds ? BinaryOp::less_equal : BinaryOp::greater, high};

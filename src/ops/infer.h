@@ -29,7 +29,8 @@ struct Comparison {
   Scalar number;
 };
 /// Of x op number, with a tensor of dtype x that can't hold the number: one with the same answer that fits. x < 2^40
-/// holds for every i32, as x <= 2^31 - 1 does. Nothing where the number fits.
+/// holds for every i32, as x <= 2^31 - 1 does; x < 2.5 as x <= 2 does, with no rounding of large integers to floats.
+/// Nothing where the number fits.
 std::optional<Comparison> comparison_beside(DType x, BinaryOp op, const Scalar& number);
 
 /// What a unary op computes in and what it gives.

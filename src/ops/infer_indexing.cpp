@@ -77,7 +77,7 @@ void check_updates(std::string_view op, const Shape& updates, const Shape& wante
 
 void check_index_dtype(std::string_view op, DType indices) {
   if (is_integer(indices)) return;
-  refuse(fmt::format("{}: the indices are {}", op, to_string(indices)), "cast them to int32");
+  throw DTypeError(fmt::format("{}: the indices are {}", op, to_string(indices)), "cast them to int32");
 }
 
 Shape take_along_axis_shape(const Shape& x, const Shape& indices, std::int64_t axis) {

@@ -315,6 +315,12 @@ void Gpu::submit(Encoder encoder, std::string_view label) {
   raise(capture, ErrorCode::internal, "submitting work of", label);
 }
 
+void Gpu::submit_writes() {
+  const ErrorCapture capture;
+  wgpuQueueSubmit(queue_, 0, nullptr);
+  raise(capture, ErrorCode::internal, "submitting", "uploads");
+}
+
 std::shared_ptr<std::atomic<bool>> Gpu::signal_done() {
   auto done = std::make_shared<std::atomic<bool>>(false);
   WGPUQueueWorkDoneCallbackInfo callback = WGPU_QUEUE_WORK_DONE_CALLBACK_INFO_INIT;

@@ -77,6 +77,8 @@ class Gpu {
   void write_buffer(WGPUBuffer buffer, std::uint64_t offset, std::span<const std::byte> bytes) {
     wgpuQueueWriteBuffer(queue_, buffer, offset, bytes.data(), bytes.size());
   }
+  /// Submits what write_buffer wrote and nothing else; buffers made mapped and unmapped since, likewise.
+  void submit_writes();
   /// Finishes `encoder` and submits it. An error in recording or submission comes out here, with `label`.
   void submit(Encoder encoder, std::string_view label);
   /// Sets `done` once all work submitted so far is finished (or the device is lost). The shared state keeps the

@@ -209,6 +209,10 @@ void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPUR
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
 }
 
+bool writes_in_place(AdapterType type) noexcept {
+  return type == AdapterType::cpu;  // measured on lavapipe (docs/memory.md)
+}
+
 double timestamp_period(WGPUQueue) {
   return 1.0;  // Dawn resolves ticks to nanoseconds itself
 }

@@ -85,6 +85,10 @@ void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPUR
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
 }
 
+bool writes_in_place(AdapterType) noexcept {
+  return false;
+}
+
 double timestamp_period(WGPUQueue queue) {
   return static_cast<double>(wgpuQueueGetTimestampPeriod(queue));
 }

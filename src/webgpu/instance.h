@@ -58,6 +58,8 @@ WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescript
 /// modules are compiled without bounds checks, where the implementation leaves them out for a whole device only.
 void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback,
                     bool unchecked);
+/// Does a queue write to an idle buffer of such an adapter copy straight into it?
+bool writes_in_place(AdapterType type) noexcept;
 /// Nanoseconds that one tick of a resolved timestamp stands for.
 double timestamp_period(WGPUQueue queue);
 /// Lets the implementation deliver callbacks. Does not block; any thread.

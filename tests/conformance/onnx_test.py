@@ -16,7 +16,11 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
+import onnx_control  # noqa: F401
+import onnx_moving  # noqa: F401
 import onnx_ops
+import onnx_recurrent  # noqa: F401
+import onnx_resampling  # noqa: F401
 from onnx_ops import CONVERTED, NATIVE, Skip, held
 
 HERE = pathlib.Path(__file__).parent

@@ -170,6 +170,40 @@ TEST(Types, RefusalNamesOpAndDtype) {
                "left_shift is not defined for float32. Fix: cast both to int32 first.");
 }
 
+TEST(Types, NumbersThatNoIntegerEqualsAreComparedExactly) {
+  constexpr std::int64_t kLow = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int64_t kHigh = std::numeric_limits<std::int32_t>::max();
+  const auto holds = [](BinaryOp op, double x, double n) {
+    switch (op) {
+      case BinaryOp::equal: return x == n;
+      case BinaryOp::not_equal: return x != n;
+      case BinaryOp::less: return x < n;
+      case BinaryOp::less_equal: return x <= n;
+      case BinaryOp::greater: return x > n;
+      default: return x >= n;
+    }
+  };
+  for (const double n :
+       {0.0, -0.0, 0.5, -0.5, 2.5, 16777217.0, -2147483648.0, -2147483648.5, 2147483646.5, 2147483647.0, 2147483647.5,
+        4294967296.0, 1e300, -1e300, std::numeric_limits<double>::infinity()}) {
+    for (const BinaryOp op : {BinaryOp::equal, BinaryOp::not_equal, BinaryOp::less, BinaryOp::less_equal,
+                              BinaryOp::greater, BinaryOp::greater_equal}) {
+      const auto fitting = comparison_beside(DType::i32, op, Scalar(n));
+      ASSERT_TRUE(fitting) << n;
+      const auto number = std::get<std::int64_t>(fitting->number.value);
+      EXPECT_TRUE(number >= kLow && number <= kHigh) << number;
+      for (const std::int64_t x : {kLow, std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{2},
+                                   std::int64_t{3}, std::int64_t{16777216}, std::int64_t{16777217}, kHigh - 1, kHigh}) {
+        EXPECT_EQ(holds(fitting->op, static_cast<double>(x), static_cast<double>(number)),
+                  holds(op, static_cast<double>(x), n))
+            << x << ' ' << to_string(op) << ' ' << n;
+      }
+    }
+  }
+  EXPECT_FALSE(comparison_beside(DType::i32, BinaryOp::equal, Scalar(std::nan(""))));
+  EXPECT_FALSE(comparison_beside(DType::f32, BinaryOp::equal, Scalar(0.5)));
+}
+
 TEST(Names, AreNumpysAndDistinct) {
   EXPECT_EQ(to_string(UnaryOp::negative), "negative");
   EXPECT_EQ(to_string(BinaryOp::floor_divide), "floor_divide");

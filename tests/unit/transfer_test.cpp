@@ -1,8 +1,12 @@
 // Bytes to and from device memory.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <numeric>
 #include <random>
 
@@ -289,6 +293,39 @@ TEST(Transfer, LargeWritesKeepProgramOrder) {
     EXPECT_TRUE(read_vector<std::uint32_t>(device, seen, kCount) ==
                 std::vector<std::uint32_t>(kCount, round == 0 ? 2 : 10 * round + round + 1));
   }
+}
+
+/// Bytes of this process that lie in memory.
+std::uint64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t pages = 0;
+  std::uint64_t resident = 0;
+  statm >> pages >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// A program that uploads and computes nothing submits nothing of its own.
+TEST(Transfer, UploadsAloneHoldBoundedMemory) {
+  Device& device = test_device();
+  constexpr std::uint64_t kMost = std::uint64_t{512} << 20;  // the pool keeps 256 MiB of it
+  const Bytes bytes = pattern(std::size_t{8} << 20);
+  const Buffer b = device.alloc(bytes.size());
+  const auto grows_little = [&](const char* what, int times, const std::function<void()>& upload) {
+    const std::uint64_t before = resident_bytes();
+    ASSERT_GT(before, 0u);
+    for (int i = 0; i < times; ++i) {
+      upload();
+      if (i % 64 != 0) continue;
+      ASSERT_LT(resident_bytes(), before + kMost) << what << ", upload " << i;
+    }
+  };
+  grows_little("4 bytes", 200'000, [&] { device.write(b, 0, bytes_of(bytes).first(4)); });
+  grows_little("256 KiB", 4'000, [&] { device.write(b, 0, bytes_of(bytes).first(std::size_t{256} << 10)); });
+  grows_little("8 MiB", 256, [&] { device.write(b, 0, bytes_of(bytes)); });
+  grows_little("8 MiB mapped", 256, [&] {
+    device.upload_with(bytes.size(), [&](std::span<std::byte> to) { std::memcpy(to.data(), bytes.data(), to.size()); });
+  });
+  EXPECT_TRUE(read_bytes(device, b, 0, bytes.size()) == bytes);
 }
 
 // Case M08: tiny buffers written in random order keep their own bytes, also when the pool hands memory out again.
