@@ -2,7 +2,8 @@
  *
  * Every call returns a status: 0, or one of the codes below; weft_last_error() then has the text of this thread's last
  * failure. Nothing throws across this boundary. Pointers are only read or written during the call. Any thread may call
- * anything, but weft_backend_destroy only once and last.
+ * anything at any time; a call with a backend that was destroyed is WEFT_INVALID_ARGUMENT. A weft_backend* is a name,
+ * not an address.
  *
  * Compatibility: functions and codes are only ever added; WEFT_ABI_VERSION counts up when one is, and
  * weft_abi_version() tells what the library has. */
@@ -77,8 +78,9 @@ weft_status weft_device_name(size_t index, char* name, size_t size);
 /* `adapter` is part of an adapter's name, or its index; NULL or "": the best. Nothing opens before weft_backend_init.
  */
 weft_status weft_backend_create(const char* adapter, weft_backend** backend);
-/* NULL is fine. Waits for nothing; handles of the backend end with it. A handle is good for the backend that gave it;
- * another one answers WEFT_FOREIGN_BUFFER. No handle is 0. */
+/* NULL, or one that was destroyed before: nothing happens. Waits for nothing: other threads' calls that are under way
+ * end as they would, and the device with the last of them. Handles of the backend end with it. A handle is good for the
+ * backend that gave it; another one answers WEFT_FOREIGN_BUFFER. No handle is 0. */
 void weft_backend_destroy(weft_backend* backend);
 weft_status weft_backend_init(weft_backend* backend);
 weft_status weft_backend_is_initialized(const weft_backend* backend, int32_t* initialized);

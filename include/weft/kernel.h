@@ -168,8 +168,9 @@ class Kernel {
                 Grid grid) const;
 
   /// The same with the grid in device memory: three u32 (x, y, z) at byte `offset` of `args`, read when the dispatch
-  /// runs, so that an earlier one can write them. `offset` is a multiple of 4; `args` has Usage::indirect and is not
-  /// written by this dispatch. A grid over the device's limits runs nothing. Can't be captured into a graph.
+  /// runs, so that an earlier one can write them. `offset` is a multiple of 4; `args` has Usage::indirect and
+  /// Usage::storage, and is not written by this dispatch. A grid over the device's limits runs nothing. Can't be
+  /// captured into a graph.
   void dispatch_indirect(const Stream& stream, std::span<const BindingRange> bindings,
                          std::span<const std::byte> params, const Buffer& args, std::size_t offset = 0) const;
   void dispatch_indirect(const Stream& stream, std::span<const NamedBinding> bindings,

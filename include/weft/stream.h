@@ -59,8 +59,8 @@ class Stream {
 };
 
 /// While one lives, ops that this thread calls on the stream's device record into this stream instead of the default
-/// one, and Device::stream() gives it. Scopes nest; the innermost of a device counts. Stays on the thread that made it;
-/// there scopes may end in any order.
+/// one, and Device::stream() gives it. Scopes nest; the innermost of a device counts. It is for the thread that made
+/// it, whichever thread ends it; scopes may end in any order.
 class StreamScope {
  public:
   explicit StreamScope(Stream stream);
@@ -68,14 +68,15 @@ class StreamScope {
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
 
-  const Stream& stream() const noexcept { return stream_; }
+  const Stream& stream() const noexcept;
 
-  /// For Weft's own layers: this thread's innermost scope of the device, or null.
-  static StreamScope* of(const detail::DeviceState& device) noexcept;
+  /// For Weft's own layers: the stream of this thread's innermost scope of the device, or null.
+  static const Stream* of(const detail::DeviceState& device) noexcept;
+
+  struct Entry;  // of a thread's list; outlives a scope that ends on another thread
 
  private:
-  Stream stream_;
-  StreamScope* outer_;
+  Entry* entry_;
 };
 
 }  // namespace weft

@@ -1,10 +1,18 @@
 #include "dispatch/completions.h"
 
+#include <fmt/format.h>
+
 #include <condition_variable>
 #include <deque>
 #include <utility>
 
 namespace weft::dispatch {
+namespace {
+
+/// Texts that are kept until the next synchronize: nobody may ever call it.
+constexpr std::size_t kMostErrors = 16;
+
+}  // namespace
 
 /// Shared with the thread, which may outlive the Completions.
 struct Completions::State {
@@ -19,7 +27,8 @@ struct Completions::State {
   std::mutex mutex;
   std::condition_variable wake;
   std::deque<Waiting> waiting;
-  std::vector<std::string> errors;
+  std::vector<std::string> errors;  // at most kMostErrors
+  std::uint64_t more_errors = 0;
   std::atomic<bool> has_errors{false};
   std::atomic<bool> stop{false};
 
@@ -58,7 +67,11 @@ void Completions::add(std::shared_ptr<std::atomic<bool>> done, CompletionCallbac
 std::vector<std::string> Completions::take_errors() {
   const std::lock_guard lock(state_->mutex);
   state_->has_errors = false;
-  return std::exchange(state_->errors, {});
+  std::vector<std::string> out = std::exchange(state_->errors, {});
+  if (const std::uint64_t more = std::exchange(state_->more_errors, 0); more > 0) {
+    out.push_back(fmt::format("and {} more callbacks", more));
+  }
+  return out;
 }
 
 bool Completions::has_errors() const noexcept {
@@ -83,7 +96,11 @@ void Completions::State::call(Waiting& w) noexcept {
   }
   if (!thrown.empty()) {
     const std::lock_guard lock(mutex);
-    errors.push_back(std::move(thrown));
+    if (errors.size() < kMostErrors) {
+      errors.push_back(std::move(thrown));
+    } else {
+      ++more_errors;
+    }
     has_errors = true;
   }
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "base/env.h"
 #include "dispatch/state.h"
@@ -80,27 +82,54 @@ struct OwnedStream {
 
 }  // namespace
 
+struct StreamScope::Entry {
+  Stream stream;
+  Entry* outer = nullptr;
+  std::thread::id thread = std::this_thread::get_id();
+  std::atomic<bool> ended{false};
+};
+
 namespace {
-thread_local StreamScope* innermost_scope = nullptr;
+
+thread_local StreamScope::Entry* innermost_scope = nullptr;
+
+/// Takes this thread's scopes that ended out of its list, wherever they ended.
+void drop_ended_scopes() noexcept {
+  for (StreamScope::Entry** link = &innermost_scope; *link != nullptr;) {
+    StreamScope::Entry* const entry = *link;
+    if (entry->ended.load(std::memory_order_acquire)) {
+      *link = entry->outer;
+      delete entry;
+    } else {
+      link = &entry->outer;
+    }
+  }
 }
 
-StreamScope::StreamScope(Stream stream) : stream_(std::move(stream)), outer_(std::exchange(innermost_scope, this)) {
-  if (!stream_.state()) {
-    innermost_scope = outer_;
+}  // namespace
+
+StreamScope::StreamScope(Stream stream) {
+  if (!stream.state()) {
     throw Error(ErrorCode::invalid_argument, "the stream is empty", "take one from Device::make_stream");
   }
+  drop_ended_scopes();
+  entry_ = new Entry{.stream = std::move(stream), .outer = innermost_scope};
+  innermost_scope = entry_;
 }
 StreamScope::~StreamScope() {
-  for (StreamScope** link = &innermost_scope; *link != nullptr; link = &(*link)->outer_) {
-    if (*link != this) continue;
-    *link = outer_;
-    return;
-  }
+  // Another thread can't touch the list; what it ends here, its own thread drops with the next scope.
+  const bool own = entry_->thread == std::this_thread::get_id();
+  entry_->ended.store(true, std::memory_order_release);
+  if (own) drop_ended_scopes();
 }
 
-StreamScope* StreamScope::of(const detail::DeviceState& device) noexcept {
-  for (StreamScope* s = innermost_scope; s != nullptr; s = s->outer_) {
-    if (&s->stream_.state()->device == &device) return s;
+const Stream& StreamScope::stream() const noexcept {
+  return entry_->stream;
+}
+
+const Stream* StreamScope::of(const detail::DeviceState& device) noexcept {
+  for (const Entry* e = innermost_scope; e != nullptr; e = e->outer) {
+    if (!e->ended.load(std::memory_order_acquire) && &e->stream.state()->device == &device) return &e->stream;
   }
   return nullptr;
 }
@@ -117,6 +146,7 @@ DeviceState::DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOption
       memory(std::make_shared<memory::Memory>(
           gpu_owner, pool_cap(completed, gpu), kStagingCap,
           [groups = bind_groups_owner](std::uint64_t id) { groups->forget_allocation(id); })),
+      library(completed.pipelines),
       completions(gpu_owner) {
   default_stream = make_stream();
 }
@@ -124,8 +154,8 @@ DeviceState::DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOption
 DeviceState::~DeviceState() = default;
 
 StreamState& DeviceState::current_stream() {
-  StreamScope* scope = StreamScope::of(*this);
-  return scope != nullptr ? *scope->stream().state() : *default_stream;
+  const Stream* scoped = StreamScope::of(*this);
+  return scoped != nullptr ? *scoped->state() : *default_stream;
 }
 
 void DeviceState::submit_all() {
@@ -206,7 +236,7 @@ Stream Device::make_stream() {
 }
 
 Stream Device::stream() const {
-  if (StreamScope* scope = StreamScope::of(*state_)) return scope->stream();
+  if (const Stream* scoped = StreamScope::of(*state_)) return *scoped;
   return Stream(std::shared_ptr<detail::StreamState>(state_, state_->default_stream.get()));
 }
 

@@ -22,7 +22,7 @@ struct ParamsSlot {
 
 struct GraphBuffer {
   std::weak_ptr<BufferState> caller;  ///< made before the capture
-  std::shared_ptr<BufferState> own;   ///< made during it
+  std::shared_ptr<BufferState> own;   ///< made during it, or the op library's own
   std::uint64_t id = 0;
   std::uint64_t size = 0;
   std::shared_ptr<BufferState> current;  ///< during a run only
@@ -224,7 +224,7 @@ Graph Device::capture(const std::function<void(const Stream&)>& record) {
     entry.id = b->id;
     entry.size = b->size;
     entry.current = b;
-    if (b->id > before) {
+    if (b->id > before || b->of_library) {
       entry.own = b;
     } else {
       entry.caller = b;

@@ -47,6 +47,29 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
+/// The line breaks that WGSL has beside line feeds (vertical tab, form feed, a lone carriage return, U+0085, U+2028,
+/// U+2029) as line feeds: compilers don't agree on how they count in line numbers, and mean the same by all of them.
+std::string with_line_feeds(const std::string& source) {
+  std::string out;
+  out.reserve(source.size());
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const auto at = [&](std::size_t k) { return k < source.size() ? static_cast<unsigned char>(source[k]) : 0u; };
+    const bool lone_return = source[i] == '\r' && at(i + 1) != '\n';
+    if (source[i] == '\v' || source[i] == '\f' || lone_return) {
+      out += '\n';
+    } else if (at(i) == 0xc2 && at(i + 1) == 0x85) {
+      out += '\n';
+      ++i;
+    } else if (at(i) == 0xe2 && at(i + 1) == 0x80 && (at(i + 2) == 0xa8 || at(i + 2) == 0xa9)) {
+      out += '\n';
+      i += 2;
+    } else {
+      out += source[i];
+    }
+  }
+  return out;
+}
+
 std::string names_of(const std::vector<BindingInfo>& bindings) {
   std::string out;
   for (const BindingInfo& b : bindings) out += (out.empty() ? "" : ", ") + b.name;
@@ -176,10 +199,12 @@ Operand check_indirect(const detail::DeviceState& device, const detail::KernelSt
   const auto& state = args.state();
   if (!state || state->owner != device.memory->owner()) device.memory->check_owner(args, where());
   const auto usage = static_cast<Usage>(state->allocation->usage);
-  if (!has(usage, Usage::indirect)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: buffer {} has usage {}, without indirect", where(), state->id, to_string(usage)),
-                "allocate it with kDefaultUsage | Usage::indirect");
+  for (const Usage needed : {Usage::indirect, Usage::storage}) {
+    if (has(usage, needed)) continue;
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: buffer {} has usage {}, without {}", where(), state->id, to_string(usage), to_string(needed)),
+        "allocate it with kDefaultUsage | Usage::indirect");
   }
   if (offset % 4 != 0) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: offset {} is not a multiple of 4", where(), offset),
@@ -199,6 +224,52 @@ Operand check_indirect(const detail::DeviceState& device, const detail::KernelSt
                 "keep the grid in a buffer of its own");
   }
   return {&state, offset, kBytes};
+}
+
+constexpr const char* kCheckGridSource = R"(
+struct Params { at: u32, most: u32 }
+@group(0) @binding(0) var<storage, read> given: array<u32>;
+@group(0) @binding(1) var<storage, read_write> checked: array<u32>;
+@compute @workgroup_size(1) fn main() {
+  let x = given[params.at];
+  let y = given[params.at + 1u];
+  let z = given[params.at + 2u];
+  let runs = max(x, max(y, z)) <= params.most;
+  checked[0] = select(0u, x, runs);
+  checked[1] = select(0u, y, runs);
+  checked[2] = select(0u, z, runs);
+}
+)";
+
+/// Records the copying of a grid, made 0 x 0 x 0 where it is over the device's limit. The implementation would hand it
+/// to the driver, which need not end with it.
+Buffer checked_grid(detail::StreamState& stream, const Operand& args) {
+  detail::DeviceState& device = stream.device;
+  const Kernel kernel = library_kernel(device, "check_grid", [] {
+    KernelOptions o;
+    o.source = kCheckGridSource;
+    o.label = "weft.check_grid";
+    return o;
+  });
+  const Buffer checked = device.memory->alloc(args.size, kDefaultUsage | Usage::indirect);
+  const std::uint64_t alignment = device.gpu.limits().min_storage_offset_alignment;
+  const std::uint64_t window = args.offset / alignment * alignment;
+  const struct {
+    std::uint32_t at, most;
+  } params{static_cast<std::uint32_t>((args.offset - window) / 4), device.gpu.limits().max_workgroups_per_dimension};
+  const std::array<Operand, 2> operands{Operand{args.buffer, window, args.offset + args.size - window},
+                                        Operand{&checked.state(), 0, args.size}};
+  record_dispatch(stream, *kernel.state(), operands, std::as_bytes(std::span(&params, 1)), Grid{});
+  return checked;
+}
+
+/// Whether a value can be one of the override's type, rounded or cut to it as WebGPU does.
+bool holds(std::string_view type, double value) {
+  if (type == "i32") return std::trunc(value) >= -0x1p31 && std::trunc(value) < 0x1p31;
+  if (type == "u32") return std::trunc(value) >= 0 && std::trunc(value) < 0x1p32;
+  if (type == "f16") return std::fabs(value) < 65520;
+  if (type == "f32") return std::isfinite(static_cast<float>(value));
+  return true;
 }
 
 /// The values for overrides under the keys that WebGPU knows them by.
@@ -221,6 +292,12 @@ std::vector<webgpu::Constant> override_values(const Reflection& reflected, const
                   fmt::format("kernel '{}' has no override '{}'; it has {}", kernel, value.name,
                               names.empty() ? "none" : names),
                   "use the names of the WGSL source, or the numbers of their @id");
+    }
+    if (!holds(it->type, value.value)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel '{}': the override '{}' is {}, which is not in the range of its type {}", kernel,
+                              value.name, value.value, it->type),
+                  "give a value that the type can hold, or declare the override with another type");
     }
     if (std::any_of(out.begin(), out.end(), [&](const webgpu::Constant& c) { return c.name == it->key; })) {
       throw Error(ErrorCode::invalid_argument,
@@ -246,6 +323,7 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
   device.gpu.check_alive("kernel");
   std::string source = options.source.empty() && !options.file.empty() ? read_text(options.file) : options.source;
   if (source.starts_with("\xef\xbb\xbf")) source.erase(0, 3);  // a byte order mark, which editors add and WGSL has not
+  source = with_line_feeds(source);
   const std::string name = !options.label.empty()  ? options.label
                            : !options.file.empty() ? options.file.filename().string()
                                                    : std::string("kernel");
@@ -336,6 +414,16 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
                 "use smaller arrays, or work in more steps");
   }
 
+  key.constants = override_values(reflected, options.overrides, name);
+  if (!reflected.unknown_size.empty()) {
+    throw Error(
+        ErrorCode::compile_error,
+        fmt::format("kernel '{}': '{}' depends on an override, and has no size from 1 up that Weft can work out "
+                    "to hold against the device's limits",
+                    name, reflected.unknown_size),
+        "make the override an i32 or u32, and the size of it by + - * / %, min and max");
+  }
+
   ParamsVia declared = ParamsVia::none;  // also where another entry point alone needs them
   if (reflected.params_size > 0 && reflected.names_params && !reflected.params_declared_by_user) {
     const bool immediates =
@@ -371,13 +459,12 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
   key.code = directives + text + prelude;
   key.params = state->params_via;
   key.params_size = state->params_via == ParamsVia::none ? 0 : state->params_size;
-  key.constants = override_values(reflected, options.overrides, name);
 
   try {
     state->pipeline = device.pipelines.get_or_compile(key, name);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::compile_error) throw;
-    throw explain_compile_error(error, source, shown, injected_lines);
+    throw explain_compile_error(error, {key.code, injected_lines, source}, shown);
   }
   return Kernel(std::move(state));
 }
@@ -551,7 +638,13 @@ void Kernel::dispatch_indirect(const Stream& stream, std::span<const BindingRang
   const detail::KernelState& k = state_of(state_);
   Call call;
   const auto operands = check_call(call, k, stream, bindings, params);
-  const auto grid = dispatch::check_indirect(call.stream->device, k, operands, args, offset);
+  dispatch::Operand grid = dispatch::check_indirect(call.stream->device, k, operands, args, offset);
+  Buffer checked;
+  if (!webgpu::checks_indirect_grids()) {
+    if (call.stream->capturing.load(std::memory_order_relaxed)) dispatch::refuse_indirect_capture(k);
+    checked = dispatch::checked_grid(*call.stream, grid);
+    grid = {&checked.state(), 0, grid.size};
+  }
   dispatch::record_indirect(*call.stream, k, operands, call.params, grid);
 }
 

@@ -176,10 +176,42 @@ class Reflector {
       }
       out_.workgroup_size_text[axis] = tokens_.spaced(arguments[axis]);
       const auto value = constants_.evaluate(arguments[axis]);
+      if (value && value->value < 1) {
+        tokens_.fail(tokens_[arguments[axis].begin],
+                     fmt::format("@workgroup_size has a length of {}; each must be at least 1", value->value),
+                     "give at least 1, or leave the argument out");
+      }
+      if (!value && depends_on_override(arguments[axis])) out_.unknown_size = tokens_.spaced(attribute_of(entry));
       if (value && value->value >= 0 && value->value <= std::numeric_limits<std::uint32_t>::max()) {
         out_.workgroup_size[axis] = static_cast<std::uint32_t>(value->value);
       }
     }
+  }
+
+  // The attribute @workgroup_size from its name on.
+  WgslRange attribute_of(const WgslDeclaration& entry) const {
+    const WgslAttribute* attribute = find_attribute(entry.attributes, "workgroup_size");
+    return {attribute->token, attribute->arguments.end + 1};
+  }
+
+  // Whether an expression or a type names an override, itself or by constants, aliases and structures.
+  bool depends_on_override(WgslRange range) const {
+    std::vector<WgslRange> todo{range};
+    Names seen;
+    while (!todo.empty()) {
+      const WgslRange now = todo.back();
+      todo.pop_back();
+      for (std::size_t i = now.begin; i < now.end; ++i) {
+        if (tokens_[i].kind != WgslKind::identifier || is_member_access(i)) continue;
+        const WgslDeclaration* named = module_.find(tokens_[i].text);
+        if (named == nullptr || !seen.insert(named->name).second) continue;
+        if (named->kind == WgslDeclarationKind::override_) return true;
+        if (named->kind == WgslDeclarationKind::constant) todo.push_back(named->value);
+        if (named->kind == WgslDeclarationKind::alias) todo.push_back(named->type);
+        for (const WgslMember& member : named->members) todo.push_back(member.type);
+      }
+    }
+    return false;
   }
 
   // What the entry point and the functions that it reaches name. A local of the same name counts too: harmless.
@@ -219,6 +251,8 @@ class Reflector {
       if (!used.contains(variable.name) || variable.type.empty()) continue;
       if (const auto size = layouts_.size_in_workgroup(variable.type)) {
         out_.workgroup_storage += (*size + 15) / 16 * 16;
+      } else if (depends_on_override(variable.type)) {
+        out_.unknown_size = fmt::format("var<workgroup> {}: {}", variable.name, tokens_.spaced(variable.type));
       }
     }
   }
@@ -233,7 +267,15 @@ class Reflector {
     for (std::size_t i = size != nullptr ? size->arguments.begin : 0; size != nullptr && i < size->arguments.end; ++i) {
       named = named || tokens_[i].is_word(declaration.name);
     }
-    out_.overrides.push_back({std::string(declaration.name), std::move(key), named && declaration.value.empty()});
+    out_.overrides.push_back({std::string(declaration.name), std::move(key), override_type(declaration),
+                              named && declaration.value.empty()});
+  }
+
+  std::string override_type(const WgslDeclaration& declaration) {
+    if (!declaration.type.empty()) return layouts_.resolved(declaration.type);
+    const auto value = constants_.evaluate(declaration.value);  // its default
+    if (!value) return {};
+    return value->type == WgslIntegerType::u32 ? "u32" : "i32";
   }
 
   void read_variable(const WgslDeclaration& variable, const Names& used) {

@@ -24,6 +24,7 @@ struct ReflectedBinding {
 struct ReflectedOverride {
   std::string name;
   std::string key;
+  std::string type;       ///< f32, i32, u32, bool or f16; empty where only the compiler knows
   bool required = false;  ///< has no default, and the entry point, or a function it calls, names it
 };
 
@@ -57,6 +58,9 @@ struct Reflection {
   /// What the entry point's var<workgroup>s take as WebGPU counts them: each rounded up to 16 bytes. Those whose length
   /// can't be worked out are left to the compiler.
   std::uint64_t workgroup_storage = 0;
+  /// Of these two, the text of what depends on an override and can't be worked out here: the @workgroup_size, or a
+  /// var<workgroup>. wgpu-native checks neither against its limits once overrides have their values.
+  std::string unknown_size;
   std::vector<std::string> entry_points;  ///< all @compute functions
 };
 
@@ -65,9 +69,8 @@ struct Reflection {
 /// and `overrides` are the prelude and override values, for array lengths and workgroup sizes. Throws
 /// Error{compile_error}, with line and column, when: the entry point is missing (the message lists those there are), a
 /// binding lacks its group or binding, two that the entry point uses share one, a variable is an immediate (the runtime
-/// declares `params`), an
-/// @id is no known number, a type of a binding or of Params can't be laid out (naming it), or a resource is not a
-/// buffer (textures and samplers: unsupported).
+/// declares `params`), a workgroup size is below 1, an @id is no known number, a type of a binding or of Params can't
+/// be laid out (naming it), or a resource is not a buffer (textures and samplers: unsupported).
 Reflection reflect(std::string_view source, std::string_view entry_point, const std::vector<PreludeConstant>& constants,
                    const std::vector<OverrideValue>& overrides, std::string_view label);
 

@@ -4,10 +4,13 @@
 #include <any>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -83,6 +86,50 @@ struct StreamState {
   std::shared_ptr<dispatch::StreamProfile> profile;  ///< while the device is profiled
 };
 
+/// Kernels of the op library by specialisation: the `cap` used last. Elementwise programs have no end of keys.
+class LibraryKernels {
+ public:
+  explicit LibraryKernels(std::size_t cap) : cap_(cap == 0 ? 1 : cap) {}
+
+  /// An empty kernel when it is not there.
+  Kernel find(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto it = by_key_.find(key);
+    if (it == by_key_.end()) return {};
+    lru_.splice(lru_.begin(), lru_, it->second);
+    return it->second->second;
+  }
+  /// The one that is there already, when another thread was faster.
+  Kernel add(const std::string& key, Kernel made) {
+    Lru node;  // made outside the lock
+    node.emplace_front(key, std::move(made));
+    Lru dropped;  // after the lock
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = by_key_.try_emplace(node.front().first, node.begin());
+    if (!is_new) return at->second->second;
+    lru_.splice(lru_.begin(), node);
+    while (lru_.size() > cap_) {
+      by_key_.erase(lru_.back().first);
+      dropped.splice(dropped.begin(), lru_, std::prev(lru_.end()));
+    }
+    return lru_.front().second;
+  }
+  std::vector<std::string> keys() {
+    std::vector<std::string> out;
+    const std::lock_guard lock(mutex_);
+    for (const auto& entry : lru_) out.push_back(entry.first);
+    return out;
+  }
+
+ private:
+  using Lru = std::list<std::pair<std::string, Kernel>>;  // the one used last in front
+
+  const std::size_t cap_;
+  std::mutex mutex_;
+  Lru lru_;
+  std::unordered_map<std::string_view, Lru::iterator> by_key_;  // borrows the list's keys
+};
+
 struct DeviceState {
   explicit DeviceState(std::shared_ptr<webgpu::Gpu> opened, const DeviceOptions& completed);
   ~DeviceState();
@@ -112,9 +159,7 @@ struct DeviceState {
   std::vector<std::shared_ptr<std::atomic<bool>>> in_flight;
   std::atomic<bool> crowded{false};  ///< more than kSignals were unanswered; spares the lock when not
 
-  // Kernels of the op library by specialisation; bounded by what the library can generate for the shapes in use.
-  std::mutex library_mutex;
-  std::unordered_map<std::string, Kernel> library;
+  LibraryKernels library;
 
   // Constant tables of the op library (twiddle factors), oldest first; up to kMostTables and kMostTableBytes.
   std::mutex tables_mutex;
@@ -230,6 +275,7 @@ void record_dispatch(detail::StreamState& stream, const detail::KernelState& ker
 /// The same with the grid in memory; `args` are three u32.
 void record_indirect(detail::StreamState& stream, const detail::KernelState& kernel, std::span<const Operand> operands,
                      std::span<const std::byte> params, const Operand& args);
+[[noreturn]] void refuse_indirect_capture(const detail::KernelState& kernel);
 /// Copies from.size bytes between different buffers.
 void record_copy(detail::StreamState& stream, const Operand& from, const Operand& to);
 void record_clear(detail::StreamState& stream, const Operand& target);
@@ -257,14 +303,8 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
 /// A kernel of the library, found by `key` or made from what `make_options` returns.
 template <class MakeOptions>
 Kernel library_kernel(detail::DeviceState& device, const std::string& key, MakeOptions&& make_options) {
-  {
-    const std::lock_guard lock(device.library_mutex);
-    const auto it = device.library.find(key);
-    if (it != device.library.end()) return it->second;
-  }
-  Kernel made = make_kernel(device, make_options(), Trust::library);
-  const std::lock_guard lock(device.library_mutex);
-  return device.library.emplace(key, std::move(made)).first->second;
+  if (Kernel found = device.library.find(key)) return found;
+  return device.library.add(key, make_kernel(device, make_options(), Trust::library));
 }
 
 inline constexpr std::size_t kMostTables = 32;
@@ -285,6 +325,7 @@ Buffer library_table(detail::DeviceState& device, const std::string& key, Make&&
     if (const Buffer* found = find()) return *found;
   }
   const Buffer made = make();
+  made.state()->of_library = true;  // a graph keeps it: nobody else can
   if (made.size() > kMostTableBytes / 2) return made;
   std::vector<std::pair<std::string, Buffer>> dropped;  // after the lock
   const std::lock_guard lock(device.tables_mutex);
@@ -300,8 +341,13 @@ Buffer library_table(detail::DeviceState& device, const std::string& key, Make&&
   return made;
 }
 
-/// Turns a WebGPU compile error into one that shows the user's own line and a caret.
-Error explain_compile_error(const Error& error, const std::string& source, const std::string& name,
-                            std::size_t injected_lines);
+/// A module as it was compiled: the user's `source` behind `injected_lines` lines and in front of a prelude.
+struct CompiledText {
+  const std::string& code;
+  std::size_t injected_lines = 0;
+  const std::string& source;
+};
+/// Turns a WebGPU compile error into one that shows the user's own line, or that of the prelude, and a caret.
+Error explain_compile_error(const Error& error, const CompiledText& text, const std::string& name);
 
 }  // namespace weft::dispatch

@@ -352,13 +352,14 @@ void record_dispatch(StreamState& s, const detail::KernelState& kernel, std::spa
       [&](BatchRecorder& recorder) { recorder.dispatch(kernel, *group, params_group, params, grid, bytes); });
 }
 
+void refuse_indirect_capture(const detail::KernelState& kernel) {
+  throw Error(ErrorCode::unsupported, fmt::format("kernel '{}': a graph can't hold an indirect dispatch", kernel.label),
+              "dispatch it on a stream between two graphs");
+}
+
 void record_indirect(StreamState& s, const detail::KernelState& kernel, std::span<const Operand> operands,
                      std::span<const std::byte> params, const Operand& args) {
-  if (s.capturing.load(std::memory_order_relaxed)) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("kernel '{}': a graph can't hold an indirect dispatch", kernel.label),
-                "dispatch it on a stream between two graphs");
-  }
+  if (s.capturing.load(std::memory_order_relaxed)) refuse_indirect_capture(kernel);
   std::uint64_t bytes = 0;
   std::array<Operand, kMostOperands + 1> all;
   for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -11,6 +11,12 @@ namespace {
 
 constexpr std::size_t kLongestQuote = 60;
 
+// naga goes down one call of its own a bracket and one an operator of a chain, and ends the process when the stack is
+// full (gfx-rs/wgpu#5759, #9497): at about 2,000 brackets, 10,000 operators or 5,000 branches of one `else if` on 8
+// MiB. Tint takes 128 and 512.
+constexpr std::size_t kMostNested = 256;
+constexpr std::size_t kLongestChain = 2048;
+
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
 }
@@ -193,7 +199,41 @@ WgslRange WgslTokens::lex(std::string_view text, std::string origin) {
   while (tokens_.back().kind != WgslKind::end);
   const WgslRange range{begin, tokens_.size() - 1};
   find_template_lists(range);
+  check_depth(range);
   return range;
+}
+
+// Counts how deep the tree of an expression or statement can get at each token: one level a bracket and a symbol, back
+// to where the bracket stands when it closes, and to the start of the bracket's inside at a comma or semicolon.
+void WgslTokens::check_depth(WgslRange range) const {
+  std::vector<std::size_t> open;
+  std::size_t depth = 0;
+  for (std::size_t i = range.begin; i < range.end; ++i) {
+    const WgslToken& token = tokens_[i];
+    const bool opens = token.is('(') || token.is('[') || token.is('{') || token.kind == WgslKind::template_open;
+    const bool closes = token.is(')') || token.is(']') || token.is('}') || token.kind == WgslKind::template_close;
+    if (closes) {
+      if (open.empty()) continue;  // the parser says what is wrong
+      depth = open.back();
+      open.pop_back();
+      const bool ends = token.is('}') && !(i + 1 < range.end && tokens_[i + 1].is_word("else"));
+      if (ends) depth = open.empty() ? 0 : open.back();
+    } else if (token.is(',') || token.is(';')) {
+      depth = open.empty() ? 0 : open.back();
+    } else if (token.kind == WgslKind::symbol || opens) {
+      ++depth;
+    }
+    if (opens) open.push_back(depth);
+    if (open.size() > kMostNested) {
+      fail(token, fmt::format("more than {} brackets are open here", kMostNested),
+           "nest less deeply: name parts of the expression with let, or move statements into functions");
+    }
+    if (depth > kLongestChain) {
+      fail(token,
+           fmt::format("one expression or chain of branches is more than {} operations deep here", kLongestChain),
+           "split it: name parts of it with let, or loop over an array");
+    }
+  }
 }
 
 bool WgslTokens::is_pair(std::size_t i, std::string_view pair) const noexcept {

@@ -43,7 +43,8 @@ struct WgslRange {
 class WgslTokens {
  public:
   /// Appends the tokens of `text`; `origin` goes in front of the place in errors ("kernel 'gemm'"). Returns them, their
-  /// `end` excluded. Throws Error{compile_error}: not UTF-8, a zero byte, a block comment that does not end.
+  /// `end` excluded. Throws Error{compile_error}: not UTF-8, a zero byte, a block comment that does not end, more
+  /// nesting than compilers bear.
   WgslRange lex(std::string_view text, std::string origin);
 
   const WgslToken& operator[](std::size_t i) const noexcept { return tokens_[i]; }
@@ -66,6 +67,7 @@ class WgslTokens {
 
  private:
   void find_template_lists(WgslRange range);
+  void check_depth(WgslRange range) const;
 
   std::vector<WgslToken> tokens_;
   std::vector<std::string> origins_;

@@ -7,6 +7,10 @@
 namespace weft::dispatch {
 namespace {
 
+// naga follows the names from declaration to declaration, one call of its own each, and ends the process when the stack
+// is full: with chains of some tens of thousands. (Its time grows with the square, too.)
+constexpr std::size_t kMostDeclarations = 8192;
+
 class Parser {
  public:
   Parser(WgslModule& module, WgslRange range) : module_(module), tokens_(module.tokens), at_(range.begin) {}
@@ -152,6 +156,10 @@ class Parser {
       take_function(declaration);
     } else {
       tokens_.fail_expected(tokens_[at_word], "a declaration");
+    }
+    if (module_.declarations.size() == kMostDeclarations) {
+      tokens_.fail(tokens_[at_word], fmt::format("more than {} declarations", kMostDeclarations),
+                   "put constants into an array, and leave out what the entry point does not use");
     }
     module_.by_name.emplace(declaration.name, module_.declarations.size());
     module_.declarations.push_back(std::move(declaration));

@@ -32,7 +32,8 @@ struct BufferState {
 
   std::uint64_t id = 0;
   std::uint64_t owner = 0;
-  std::uint64_t size = 0;  ///< bytes that were asked for
+  std::uint64_t size = 0;   ///< bytes that were asked for
+  bool of_library = false;  ///< a table of the op library's own, which no caller has a handle of
   std::unique_ptr<memory::Allocation> allocation;
   std::weak_ptr<memory::Memory> home;
 };

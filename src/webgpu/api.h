@@ -13,9 +13,12 @@
 #include <string_view>
 #include <utility>
 
+#include "webgpu/fork.h"
+
 namespace weft::webgpu {
 
-/// Owns one reference to a WebGPU object. Move-only.
+/// Owns one reference to a WebGPU object. Move-only. In a forked child it lets go without a word to the driver, which
+/// could wait there for threads or locks that nobody has.
 template <class T, void (*Release)(T)>
 class Owned {
  public:
@@ -34,7 +37,8 @@ class Owned {
   T get() const noexcept { return raw_; }
   explicit operator bool() const noexcept { return raw_ != nullptr; }
   void reset() noexcept {
-    if (raw_ != nullptr) Release(std::exchange(raw_, nullptr));
+    const T released = std::exchange(raw_, nullptr);
+    if (released != nullptr && !forked()) Release(released);
   }
 
  private:

@@ -42,6 +42,12 @@ void Gpu::on_lost(WGPUDevice const*, WGPUDeviceLostReason reason, WGPUStringView
 }
 
 std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
+  if (forked()) {
+    throw Error(ErrorCode::unsupported,
+                "this process was forked from one that had opened a device, and has none of the driver's threads",
+                "open the first device after the fork, or start the process anew (fork and exec)");
+  }
+  mark_children_forked();
   std::vector<Candidate> candidates = enumerate_adapters();
   Candidate chosen = std::move(candidates[select_adapter(candidates, options)]);
 
@@ -121,6 +127,7 @@ std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
 }
 
 Gpu::~Gpu() {
+  if (forked()) return;
   if (queue_ != nullptr) wgpuQueueRelease(queue_);
   if (device_ != nullptr) {
     // Dawn keeps a device alive while work of it is in flight; ending it frees its memory now.
@@ -131,6 +138,14 @@ Gpu::~Gpu() {
 
 void Gpu::check_alive(std::string_view what) const {
   if (!lost()) return;
+  if (forked()) {
+    throw Error(
+        ErrorCode::device_lost,
+        fmt::format("{}: this process was forked after it had opened the device '{}', and devices do not survive "
+                    "a fork",
+                    what, info_.name),
+        "open the first device after the fork, or start the process anew (fork and exec)");
+  }
   std::string reason;
   {
     const std::lock_guard lock(status_->mutex);
@@ -148,8 +163,9 @@ void Gpu::raise(const ErrorCapture& capture, ErrorCode fallback, std::string_vie
     throw Error(ErrorCode::out_of_memory, fmt::format("{} '{}': the device is out of memory: {}", what, label, message),
                 "free buffers, call Device::trim(), or work in smaller pieces");
   }
-  const char* fix = fallback == ErrorCode::compile_error ? "correct the WGSL at the place shown"
-                                                         : "report this with the message: Weft let a bad call through";
+  const char* fix = fallback == ErrorCode::compile_error
+                        ? "correct the WGSL, or what is given to it, as the message says"
+                        : "report this with the message: Weft let a bad call through";
   throw Error(fallback, fmt::format("{} '{}': {}", what, label, message), fix);
 }
 

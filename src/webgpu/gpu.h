@@ -98,7 +98,8 @@ class Gpu {
 
   // -- waiting and loss ---------------------------------------------------------------------------------------------
   void poll();
-  bool lost() const noexcept { return status_->lost.load(std::memory_order_acquire); }
+  /// In a process that was forked from the one that opened the device, too.
+  bool lost() const noexcept { return status_->lost.load(std::memory_order_acquire) || forked(); }
   /// Throws Error{device_lost} with the reason when the device is gone; `what` names the call.
   void check_alive(std::string_view what) const;
   /// From now on the device counts as lost. Its objects live on until this object goes.

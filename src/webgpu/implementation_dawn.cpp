@@ -182,6 +182,9 @@ std::string_view subgroups_directive() noexcept {
 bool bounds_checks_by_device() noexcept {
   return true;
 }
+bool checks_indirect_grids() noexcept {
+  return true;
+}
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool) {
   return wgpuDeviceCreateShaderModule(device, &descriptor);
 }

@@ -50,6 +50,8 @@ std::string_view immediates_directive() noexcept;
 std::string_view subgroups_directive() noexcept;
 /// Do the library's own kernels keep bounds checks unless a whole device has none (request_device's `unchecked`)?
 bool bounds_checks_by_device() noexcept;
+/// Does an indirect dispatch with a grid over the device's limits run nothing, as WebGPU says (gpuweb/gpuweb#323)?
+bool checks_indirect_grids() noexcept;
 /// Compiles a module. `trusted`: without bounds checks where the implementation can leave them out for one module.
 WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted);
 /// Requests the device with implementation-specific options chained in; calls back as WebGPU does. `unchecked`: all its

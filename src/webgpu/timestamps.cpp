@@ -23,6 +23,21 @@ ComputePass Timestamps::begin_pass(const Encoder& encoder) {
   return ComputePass(wgpuCommandEncoderBeginComputePass(encoder.get(), &descriptor));
 }
 
+void go_on_after_resets(std::vector<std::pair<double, double>>& times) noexcept {
+  constexpr double kBackwards = 1e9;  // passes that overlap begin a little out of order
+  double offset = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    auto& [first, last] = times[i];
+    first += offset;
+    last = std::max(last + offset, first);
+    if (i == 0 || first > times[i - 1].first - kBackwards) continue;
+    const double back = times[i - 1].second - first;
+    offset += back;
+    first += back;
+    last += back;
+  }
+}
+
 std::vector<std::pair<double, double>> Timestamps::read(Clock::time_point deadline) {
   std::vector<std::pair<double, double>> out;
   out.reserve(count_);
@@ -63,6 +78,7 @@ std::vector<std::pair<double, double>> Timestamps::read(Clock::time_point deadli
   }
   sets_.clear();
   count_ = 0;
+  go_on_after_resets(out);
   return out;
 }
 

@@ -10,6 +10,11 @@
 
 namespace weft::webgpu {
 
+/// Nanoseconds of passes in the order of their submission. A device may begin its clock anew now and then (36 bits of
+/// ticks last an hour): what comes after goes on where the pass before ended, and a pass that was under way takes no
+/// time.
+void go_on_after_resets(std::vector<std::pair<double, double>>& times) noexcept;
+
 /// Pairs of timestamps, one pair a pass. Grows by query sets of 4,096 (WebGPU's most). Not thread-safe: under its
 /// stream's lock. Needs Features::timestamps.
 class Timestamps {

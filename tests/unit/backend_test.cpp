@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "unit/core_helpers.h"
 #include "weft/c_api.h"
@@ -778,6 +780,38 @@ TEST(CApi, RefusedCallsMakeAndReadNothing) {
   weft_backend_destroy(other);
   EXPECT_EQ(weft_free(b, first), WEFT_OK);
   weft_backend_destroy(b);
+}
+
+// A destroyed backend is an error, never memory that was freed, also when it goes while another thread is inside it.
+TEST(CApi, DestroyedBackendsAreErrors) {
+  weft_backend* b = nullptr;
+  ASSERT_EQ(weft_backend_create(nullptr, &b), WEFT_OK);
+  ASSERT_EQ(weft_backend_init(b), WEFT_OK);
+  std::atomic<int> rounds{0};
+  std::thread user([&] {
+    for (;; ++rounds) {
+      weft_handle h = 0;
+      const weft_status made = weft_alloc(b, 64, &h);
+      const weft_status freed = made == WEFT_OK ? weft_free(b, h) : made;
+      if (freed == WEFT_OK) continue;
+      EXPECT_EQ(freed, WEFT_INVALID_ARGUMENT) << weft_last_error();
+      break;
+    }
+  });
+  while (rounds < 100) std::this_thread::yield();
+  weft_backend_destroy(b);
+  user.join();
+  weft_handle h = 7;
+  EXPECT_EQ(weft_alloc(b, 64, &h), WEFT_INVALID_ARGUMENT);
+  EXPECT_EQ(h, 7u);
+  EXPECT_NE(std::string(weft_last_error()).find("weft_backend_destroy"), std::string::npos) << weft_last_error();
+  EXPECT_EQ(weft_backend_init(b), WEFT_INVALID_ARGUMENT);
+  weft_backend_destroy(b);
+  weft_backend_destroy(nullptr);
+  weft_backend* next = nullptr;
+  ASSERT_EQ(weft_backend_create(nullptr, &next), WEFT_OK);
+  EXPECT_NE(next, b);  // never the same again
+  weft_backend_destroy(next);
 }
 
 TEST(CApi, ABadAdapterNameIsRefused) {

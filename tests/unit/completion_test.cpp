@@ -123,6 +123,25 @@ TEST(OnComplete, MayUseTheDeviceAndThrow) {
   device.synchronize();  // reported once
 }
 
+// Nobody may ever ask: what is kept has an end.
+TEST(OnComplete, KeepsSomeOfManyErrors) {
+  Device& device = test_device();
+  const Stream s = device.make_stream();
+  std::promise<void> last;
+  for (int i = 0; i < 100; ++i) s.on_complete([](const Error*) { throw std::runtime_error("one of many"); });
+  s.on_complete([&](const Error*) { last.set_value(); });
+  last.get_future().wait();
+  try {
+    device.synchronize();
+    FAIL() << "what the callbacks threw is lost";
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("and 84 more"), std::string::npos) << what;
+    EXPECT_LT(what.size(), 600u);
+  }
+  device.synchronize();
+}
+
 TEST(OnComplete, RefusesAnEmptyCallback) {
   EXPECT_THROW(test_device().make_stream().on_complete({}), Error);
 }

@@ -8,6 +8,7 @@
 
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
+#include "weft/fft.h"
 #include "weft/graph.h"
 #include "weft/ops.h"
 
@@ -321,6 +322,21 @@ TEST(Graph, IntermediatesLiveOn) {
     EXPECT_EQ(y.to_host<float>(), expected);
     for (const Buffer& b : others) EXPECT_EQ(read_vector<float>(device, b, 1000), Floats(1000, 1e9f));
   }
+}
+
+// What an op keeps for its next call (an FFT's table of roots) belongs to nobody who could hold it: the graph does
+// (flashinfer-ai/flashinfer#4399, pytorch/pytorch#193402).
+TEST(Graph, TablesOfTheLibraryLiveOn) {
+  Device device = Device::open();
+  const std::vector<float> values(64, 1);
+  const Tensor x = device.upload<float>(values, {64});
+  rfft(x);  // the table is there before the capture
+  Tensor y;
+  const Graph graph = device.capture([&](const Stream&) { y = rfft(x); });
+  device.trim();  // lets the tables go
+  graph.run();
+  const auto first = device.read_as<float>(y.buffer(), 0, 4);
+  EXPECT_EQ(first, (std::vector<float>{64, 0, 0, 0}));
 }
 
 TEST(Graph, MemoryComesBackWithTheGraph) {

@@ -1,8 +1,14 @@
 // What may be dropped when: devices before and after what they made, lost devices, many devices.
 #include <gtest/gtest.h>
 
+#ifndef _WIN32
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 
 #include "unit/core_helpers.h"
@@ -177,6 +183,44 @@ TEST(Lifetime, L04_ManyDevices) {
   }
   EXPECT_LE(open_files(), before + 5);
 }
+
+#ifndef _WIN32
+// A forked child has none of the driver's threads: its calls fail at once instead of waiting for them, and it ends
+// (inducer/pycuda#137, pytorch/pytorch#32188).
+TEST(Lifetime, AForkedChildFailsAtOnceAndEnds) {
+  Device device = Device::open();
+  std::optional<Buffer> buffer = upload_vector<float>(device, {3});
+  EXPECT_EQ(read_vector<float>(device, *buffer, 1)[0], 3.0f);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(25);  // a hang ends by a signal
+    const auto code_of = [](auto&& call) {
+      try {
+        call();
+      } catch (const Error& e) {
+        return e.code();
+      }
+      return ErrorCode::internal;
+    };
+    std::vector<float> out(1);
+    int wrong = device.lost() ? 0 : 1;
+    const auto start = std::chrono::steady_clock::now();
+    const auto read = [&] { device.read(*buffer, 0, std::as_writable_bytes(std::span(out))); };
+    wrong |= code_of(read) == ErrorCode::device_lost ? 0 : 2;
+    wrong |= code_of([&] { device.synchronize(); }) == ErrorCode::device_lost ? 0 : 4;
+    wrong |= code_of([] { Device::open(); }) == ErrorCode::unsupported ? 0 : 8;
+    buffer.reset();
+    wrong |= std::chrono::steady_clock::now() - start < 5s ? 0 : 16;
+    std::exit(wrong);  // with static devices, and the driver's own handlers
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(read_vector<float>(device, *buffer, 1)[0], 3.0f);  // the parent goes on
+}
+#endif
 
 }  // namespace
 }  // namespace weft::testing

@@ -8,6 +8,7 @@
 #include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
+#include "weft/expr.h"
 
 namespace weft::testing {
 namespace {
@@ -165,6 +166,33 @@ TEST(PipelineCache, M06_KernelsComeAndGo) {
   if (!kSanitized) {
     EXPECT_LT(resident_bytes(), warm + (std::uint64_t{32} << 20));
   }
+}
+
+// Elementwise programs have no end of kernels: those of the library are bounded, too (D21,
+// tensorflow/tfjs#7589).
+TEST(LibraryKernels, AreBounded) {
+  DeviceOptions options;
+  options.pipelines = 8;
+  Device device = Device::open(options);
+  const std::vector<float> values{0.5, 2};
+  const Tensor x = device.upload<float>(values, {2});
+  const std::size_t before = device.state()->library.keys().size();
+  for (int round = 0; round < 2; ++round) {
+    for (unsigned program = 0; program < 32; ++program) {
+      std::string text = "x";
+      for (unsigned bit = 0; bit < 5; ++bit) text = ((program >> bit & 1) != 0 ? "-(" : "abs(") + text + ")";
+      const Tensor y = Expression::parse(text).evaluate(device, {{"x", x}});
+      const bool negated = (program >> 3 & 3) == 2;  // -abs(...)
+      const bool positive = program >> 4 == 0;       // abs(...)
+      const auto got = device.read_as<float>(y.buffer(), 0, 2);
+      EXPECT_EQ(std::abs(got[0]), 0.5f) << text;
+      EXPECT_EQ(std::abs(got[1]), 2.0f) << text;
+      EXPECT_TRUE(got[1] < 0 ? !positive : !negated) << text;
+    }
+  }
+  EXPECT_LE(before, 8u);
+  EXPECT_LE(device.state()->library.keys().size(), 8u);
+  EXPECT_LE(device.stats().pipeline_entries, 8u);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "core_helpers.h"
 #include "test_device.h"
+#include "webgpu/timestamps.h"
 #include "weft/graph.h"
 #include "weft/ops.h"
 
@@ -75,6 +76,22 @@ void expect_nesting(std::vector<std::pair<double, double>> spans) {
     EXPECT_TRUE(open.empty() || end <= open.back()) << begin << " to " << end;
     open.push_back(end);
   }
+}
+
+// A counter that wraps or is reset in the middle throws nothing hours away (gpuweb/gpuweb#4135,
+// DiligentGraphics/DiligentCore#791).
+TEST(Timestamps, GoOnAfterAReset) {
+  using Times = std::vector<std::pair<double, double>>;
+  const auto straight = [](Times times) {
+    webgpu::go_on_after_resets(times);
+    return times;
+  };
+  EXPECT_EQ(straight({}), Times{});
+  const Times steady{{5e12, 5e12 + 100}, {5e12 + 50, 5e12 + 80}, {5e12 + 20, 5e12 + 400}};  // passes may overlap
+  EXPECT_EQ(straight(steady), steady);
+  EXPECT_EQ(straight({{5e12, 5e12 + 100}, {7, 9}, {12, 20}}),
+            (Times{{5e12, 5e12 + 100}, {5e12 + 100, 5e12 + 102}, {5e12 + 105, 5e12 + 113}}));
+  EXPECT_EQ(straight({{5e12, 3}, {7, 9}}), (Times{{5e12, 5e12}, {5e12, 5e12 + 2}}));  // in the middle of a pass
 }
 
 TEST(Profiler, RecordsEachDispatchInOrder) {

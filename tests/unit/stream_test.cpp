@@ -297,6 +297,25 @@ TEST(Stream, ScopesEndInAnyOrder) {
   EXPECT_EQ(words(device, y, 1)[0], 3u);
 }
 
+// A scope that another thread ends (a generator, a coroutine that moved) counts as ended, and leaves nothing behind.
+TEST(Stream, ScopesMayEndOnAnotherThread) {
+  Device& device = test_device();
+  const Kernel add = add_kernel(device);
+  const Buffer y = device.zeros_bytes(64);
+  device.synchronize();
+  const Stream one = device.make_stream(), two = device.make_stream();
+  const StreamScope outer(one);
+  auto inner = std::make_unique<StreamScope>(two);
+  std::thread([&] { inner.reset(); }).join();
+  add(device.stream(), {{"y", y}}, AddParams{1, 16}, Grid{});
+  EXPECT_EQ(two.pending(), 0u);
+  EXPECT_EQ(one.pending(), 1u);
+  const StreamScope next(two);
+  add(device.stream(), {{"y", y}}, AddParams{1, 16}, Grid{});
+  EXPECT_EQ(two.pending(), 1u);
+  EXPECT_EQ(words(device, y, 1)[0], 2u);
+}
+
 // Memory that goes while recorded work names it: the work still runs.
 TEST(Stream, TrimmedWhileRecorded) {
   Device& device = test_device();
