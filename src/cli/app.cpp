@@ -79,7 +79,8 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  weft info\n"
       "  weft eval 'softmax(x @ w + b, axis=1)' x=x.npy w=model.safetensors:head.weight b=b.npy -o p.npy\n"
-      "  weft run blur.wgsl image=in.npy --out result:f32:1024,1024 -o result=out.npy\n"
+      "  weft run examples/blur.wgsl image=in.npy --out result:f32:1024,1024 --param width=1024 --param radius=3 -o "
+      "result=out.npy\n"
       "  weft bench\n"
       "  weft tune\n"
       "See weft COMMAND --help.");
