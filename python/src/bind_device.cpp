@@ -58,7 +58,6 @@ nb::list adapters() {
   std::vector<AdapterInfo> found;
   {
     const ReleaseGil released;
-    note_use();
     found = Device::adapters();
   }
   nb::list out;
@@ -86,7 +85,6 @@ PyDevice open(nb::handle adapter, const std::string& power, bool allow_f16, bool
   options.pool_bytes = pool_bytes;
   if (wait_timeout) options.wait_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(*wait_timeout * 1e9));
   const ReleaseGil released;
-  note_use();
   return PyDevice(Device::open(options));
 }
 

@@ -1,20 +1,17 @@
 // What the module must mind about its process: forks and the interpreter's end.
-#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
+#include <chrono>
 #include <mutex>
 #include <thread>
 
+#include "webgpu/fork.h"
 #include "weft_python.h"
 
 namespace weft::python {
 namespace {
 
-std::atomic<bool> used{false};
-std::atomic<bool> is_forked{false};
 std::atomic<bool> closed{false};  // to visitors
 std::atomic<int> visitors{0};     // threads that have the interpreter's lock as VisitorGil, or ask for it
 std::atomic<bool> ending{false};
@@ -22,21 +19,6 @@ const std::thread::id main_thread = std::this_thread::get_id();
 
 std::mutex default_mutex;  // never taken with the interpreter's lock held
 Held<Device>* default_held = nullptr;
-
-/// Drivers join their threads at the process' end, and a forked child has none of them: it would wait for ever. So a
-/// child ends before they get there.
-void after_fork() {
-  if (!used) return;
-  is_forked = true;
-#ifdef __GLIBC__
-  on_exit(
-      [](int status, void*) {
-        std::fflush(nullptr);
-        _exit(status);
-      },
-      nullptr);
-#endif
-}
 
 /// Callbacks that run end first. One that does not is left to its fate.
 void close_to_visitors() {
@@ -68,11 +50,7 @@ void at_exit() {
 }  // namespace
 
 bool forked() noexcept {
-  return is_forked.load(std::memory_order_relaxed);
-}
-
-void note_use() noexcept {
-  used = true;
+  return webgpu::forked();
 }
 
 void check_process() {
@@ -106,7 +84,6 @@ Device default_device() {
   const ReleaseGil released;
   const std::lock_guard lock(default_mutex);
   if (default_held == nullptr) {
-    note_use();
     default_held = new Held<Device>(Device::open());
   }
   return default_held->peek();
@@ -129,7 +106,6 @@ Device device_or_default(nb::handle device) {
 }
 
 void bind_process(nb::module_& m) {
-  pthread_atfork(nullptr, nullptr, &after_fork);
   m.def("_at_exit", &at_exit);
 }
 

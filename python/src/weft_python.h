@@ -33,8 +33,6 @@ namespace nb = nanobind;
 void check_process();
 /// True in such a child: handles are then leaked, never dropped.
 bool forked() noexcept;
-/// From now on a fork makes its child one of those.
-void note_use() noexcept;
 
 /// The interpreter's lock, let go while this lives. At the interpreter's end a thread other than the main one never
 /// comes back out of it: taking the lock would end the thread in the middle of C++ frames.

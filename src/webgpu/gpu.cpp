@@ -42,12 +42,6 @@ void Gpu::on_lost(WGPUDevice const*, WGPUDeviceLostReason reason, WGPUStringView
 }
 
 std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
-  if (forked()) {
-    throw Error(ErrorCode::unsupported,
-                "this process was forked from one that had opened a device, and has none of the driver's threads",
-                "open the first device after the fork, or start the process anew (fork and exec)");
-  }
-  mark_children_forked();
   std::vector<Candidate> candidates = enumerate_adapters();
   Candidate chosen = std::move(candidates[select_adapter(candidates, options)]);
 

@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <charconv>
 
+#include "weft/error.h"
+
 namespace weft::webgpu {
 
 WGPUInstance instance() {
-  static const WGPUInstance the_instance = create_instance();
+  static const WGPUInstance the_instance = [] {
+    mark_children_forked();
+    return create_instance();
+  }();
   return the_instance;
 }
 
@@ -107,6 +112,11 @@ AdapterInfo describe(WGPUAdapter adapter) {
 }
 
 std::vector<Candidate> enumerate_adapters() {
+  if (forked()) {
+    throw Error(ErrorCode::unsupported,
+                "this process was forked from one that had used WebGPU, and has none of the driver's threads",
+                "open the first device after the fork, or start the process anew (fork and exec)");
+  }
   std::vector<Candidate> out;
   const WGPUInstance inst = instance();
   if (inst == nullptr) return out;
