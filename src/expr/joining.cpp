@@ -164,7 +164,8 @@ Joining joining_of(const Graph& graph, const Operation& op, std::size_t cut) {
   throw Error(ErrorCode::internal, "a reduction that can't be joined from blocks", "report this, with the expression");
 }
 
-Joining variance_joining(std::vector<std::int64_t> axes, bool keepdims, std::int64_t ddof, bool root, DType result) {
+Joining variance_joining(const std::vector<std::int64_t>& axes, bool keepdims, std::int64_t ddof, bool root,
+                         DType result) {
   Joining out;
   out.prepare = [=](Operands x) { return Tensors{origin_of(x[0], axes)}; };
   out.reduce = [=](Operands x, Operands origin, std::int64_t) {

@@ -152,7 +152,7 @@ Value apply_moment(Translator& t, const Function& f, const Arguments& args) {
         const VarOptions o{.axes = r.axes, .keepdims = r.keepdims, .ddof = static_cast<double>(ddof)};
         return root ? stddev(x_[0], o) : var(x_[0], o);
       },
-      [&](Integers axes, DType to) { return variance_joining(std::move(axes), r.keepdims, ddof, root, to); });
+      [&](const Integers& axes, DType to) { return variance_joining(axes, r.keepdims, ddof, root, to); });
 }
 
 Value apply_norm(Translator& t, const Function& f, const Arguments& args) {
