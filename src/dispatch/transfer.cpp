@@ -17,9 +17,9 @@ namespace {
 using detail::DeviceState;
 
 /// From here the ring of staging buffers beats a queue write, which copies on one thread into fresh pages (measured on
-/// an H200: 256 KiB; on lavapipe, whose «device» memory the same cores copy: 32 MiB; docs/memory.md).
+/// an H200: 256 KiB; on lavapipe, whose «device» memory the same cores copy, 4 MiB by the worse cases; docs/memory.md).
 constexpr std::size_t kRingFrom = std::size_t{512} << 10;
-constexpr std::size_t kRingFromOnCpu = std::size_t{32} << 20;
+constexpr std::size_t kRingFromOnCpu = std::size_t{4} << 20;
 /// From here a read runs in pieces, so that several threads copy while later pieces are on their way.
 constexpr std::size_t kReadPiecesFrom = std::size_t{8} << 20;
 constexpr std::uint64_t kReadPiece = std::uint64_t{16} << 20;

@@ -38,7 +38,8 @@ struct Joining {
 Joining joining_of(const Graph& graph, const Operation& op, std::size_t cut);
 
 // For reductions in the library; `axes` as in ReduceOptions with numbers counted from 0.
-Joining variance_joining(const std::vector<std::int64_t>& axes, bool keepdims, std::int64_t ddof, bool root, DType result);
+Joining variance_joining(const std::vector<std::int64_t>& axes, bool keepdims, std::int64_t ddof, bool root,
+                         DType result);
 Joining norm_joining(std::vector<std::int64_t> axes, bool keepdims, double ord, DType result);
 Joining logsumexp_joining(std::vector<std::int64_t> axes, bool keepdims, DType result);
 
