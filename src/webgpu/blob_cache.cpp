@@ -188,10 +188,12 @@ void BlobCache::trim() {
   std::sort(files.begin(), files.end(), [](const Found& a, const Found& b) { return a.time < b.time; });
   // What a process that died left unfinished goes after an hour; a living one's is seconds old.
   const auto stale = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  // An eighth below the cap: at the cap itself each new file would list all others anew.
+  const std::uint64_t goal = total > cap_ ? cap_ - cap_ / 8 : cap_;
   std::error_code failure;
   for (const Found& f : files) {
     const bool unfinished = f.path.extension() == kUnfinished;
-    if (unfinished ? f.time >= stale : total <= cap_) continue;
+    if (unfinished ? f.time >= stale : total <= goal) continue;
     fs::remove(f.path, failure);
     total -= f.size;
   }

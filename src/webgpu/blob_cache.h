@@ -15,8 +15,8 @@ namespace weft::webgpu {
 
 /// Blobs by key, one file each, in a folder that several processes may share. A file carries its key and an xxHash
 /// checksum; one that is short, damaged or another's is removed and counts as not there. Files appear whole, by rename.
-/// Past the cap the oldest files of all folders beside this one go first; a hit makes a file young. Never throws after
-/// construction. Any thread.
+/// Past the cap an eighth of it goes, the oldest files of all folders beside this one first; a hit makes a file young.
+/// Never throws after construction. Any thread.
 class BlobCache {
  public:
   static constexpr std::uint64_t kDefaultBytes = std::uint64_t{256} << 20;
