@@ -8,7 +8,6 @@
 
 namespace weft {
 
-/// Throws Error{invalid_argument}.
 /// An op that has no meaning for a dtype. Python's counterpart is a TypeError, as numpy's is.
 class DTypeError : public Error {
  public:
@@ -16,6 +15,7 @@ class DTypeError : public Error {
       : Error(ErrorCode::invalid_argument, message, std::move(fix)) {}
 };
 
+/// Throws Error{invalid_argument}.
 [[noreturn]] inline void refuse(const std::string& message, std::string fix) {
   throw Error(ErrorCode::invalid_argument, message, std::move(fix));
 }

@@ -9,6 +9,13 @@ import pytest
 import weft
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
+FILL = """
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = linear_index(id);
+  if (i < arrayLength(&y)) { y[i] = 7.0; }
+}
+"""
 HALF = np.array([0, 1, 2], np.float16)
 
 
@@ -87,12 +94,7 @@ def test_arrays_of_two_devices_are_refused(other):
 
 
 def test_writing_beside_a_deep_shared_program():
-    fill = weft.Kernel("""
-      @group(0) @binding(0) var<storage, read_write> y: array<f32>;
-      @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
-        let i = linear_index(id);
-        if (i < arrayLength(&y)) { y[i] = 7.0; }
-      }""")
+    fill = weft.Kernel(FILL)
     z = weft.zeros(3)
     with weft.lazy():
         x = weft.asarray(X)
@@ -294,12 +296,7 @@ def test_einsum_takes_no_diagonal_of_unequal_axes(text, shape):
 
 
 def test_a_kernel_that_writes_into_a_view_says_what_python_has():
-    fill = weft.Kernel("""
-      @group(0) @binding(0) var<storage, read_write> y: array<f32>;
-      @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {
-        let i = linear_index(id);
-        if (i < arrayLength(&y)) { y[i] = 7.0; }
-      }""")
+    fill = weft.Kernel(FILL)
     y = weft.zeros((4, 4))
     for view in (y[:, 0], y.T, y[0, 1:3], y[::-1], weft.broadcast_to(y[0], (4, 4))):
         with pytest.raises(weft.InvalidArgument, match=r"'y' is written.*Fix: .*copy\(\)"):
