@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "unit/core_helpers.h"
+#include "unit/sanitized.h"
 #include "unit/test_device.h"
 
 namespace weft::testing {
@@ -82,7 +83,7 @@ TEST(Kernel, D1_NoStaleBindGroupInTenThousandRounds) {
     if (i % 100 == 50) device.trim();  // the memory itself goes, and new memory may get its address
   }
   EXPECT_EQ(stale, 0);
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if !WEFT_SANITIZED
   EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20);
 #endif
 }

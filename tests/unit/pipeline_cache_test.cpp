@@ -7,6 +7,7 @@
 #include "dispatch/pipeline_cache.h"
 #include "dispatch/state.h"
 #include "unit/core_helpers.h"
+#include "unit/sanitized.h"
 #include "unit/test_device.h"
 #include "weft/expr.h"
 
@@ -16,7 +17,7 @@ namespace {
 using dispatch::PipelineCache;
 using dispatch::PipelineKey;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if WEFT_SANITIZED
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;

@@ -9,6 +9,7 @@
 
 #include "dispatch/state.h"
 #include "unit/core_helpers.h"
+#include "unit/sanitized.h"
 #include "unit/test_device.h"
 #include "weft/graph.h"
 
@@ -334,7 +335,7 @@ TEST(Stream, M02_SubmitsWithoutARead) {
   Device& device = test_device();
   const Kernel neg = neg_kernel(device);
   const Buffer x = upload_vector(device, std::vector<float>(1024, 3)), y = device.alloc(4096);
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if WEFT_SANITIZED
   constexpr int kSubmits = 3000;
   constexpr bool kMeasure = false;  // AddressSanitizer keeps freed memory for a while
 #else

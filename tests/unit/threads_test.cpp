@@ -13,6 +13,7 @@
 #include "memory/ids.h"
 #include "memory/registry.h"
 #include "unit/core_helpers.h"
+#include "unit/sanitized.h"
 #include "unit/test_device.h"
 
 namespace weft::testing {
@@ -20,7 +21,7 @@ namespace {
 
 constexpr unsigned kThreads = 8;
 constexpr std::uint32_t kRounds = 1000;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if WEFT_SANITIZED
 constexpr std::uint32_t kAllocationRounds = 300;
 #else
 constexpr std::uint32_t kAllocationRounds = 1500;
