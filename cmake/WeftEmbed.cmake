@@ -1,9 +1,13 @@
-# weft_embed_wgsl(target file...): for each name.wgsl generates <build>/generated/wgsl/name.wgsl.h with
+# weft_embed_wgsl(target FOR source... FILES file...): for each name.wgsl generates <build>/generated/wgsl/name.wgsl.h with
 # `inline constexpr std::string_view name` in namespace weft::wgsl, before the target compiles.
+#
+# Only the sources named see the folder: it has another path in each build, and what is compiled with it is found in
+# ccache by none of the others.
 function(weft_embed_wgsl target)
+  cmake_parse_arguments(arg "" "" "FOR;FILES" ${ARGN})
   set(out_dir ${PROJECT_BINARY_DIR}/generated/wgsl)
   set(outputs)
-  foreach(file IN LISTS ARGN)
+  foreach(file IN LISTS arg_FILES)
     get_filename_component(name ${file} NAME_WE)
     set(in ${CMAKE_CURRENT_SOURCE_DIR}/${file})
     set(out ${out_dir}/${name}.wgsl.h)
@@ -16,5 +20,6 @@ function(weft_embed_wgsl target)
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   add_custom_target(${target}_wgsl_${folder} DEPENDS ${outputs})
   add_dependencies(${target} ${target}_wgsl_${folder})
-  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/generated)
+  set_property(SOURCE ${arg_FOR} TARGET_DIRECTORY ${target} APPEND PROPERTY
+    INCLUDE_DIRECTORIES ${PROJECT_BINARY_DIR}/generated)
 endfunction()

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "webgpu/api.h"
+#include "webgpu/handles.h"
 
 namespace weft::dispatch {
 

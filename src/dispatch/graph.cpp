@@ -251,8 +251,7 @@ Graph Device::capture(const std::function<void(const Stream&)>& record) {
   }
   if (params_bytes > 0) {
     graph->params_buffer = device.gpu.create_buffer(
-        params_bytes, static_cast<std::uint32_t>(WGPUBufferUsage_Uniform | WGPUBufferUsage_CopyDst), false,
-        "weft.graph.params");
+        params_bytes, webgpu::buffer_usage::kUniform | webgpu::buffer_usage::kCopyDst, false, "weft.graph.params");
     std::vector<std::byte> bytes(params_bytes);
     for (std::size_t i = 0; i < graph->commands.size(); ++i) {
       const CapturedCommand& c = graph->commands[i];

@@ -378,9 +378,9 @@ Kernel make_kernel(detail::DeviceState& device, const KernelOptions& options, Tr
     storage_count += b.info.uniform ? 0 : 1;
     state->bindings.push_back(b.info);
     key.entries.push_back({b.info.binding,
-                           b.info.uniform    ? WGPUBufferBindingType_Uniform
-                           : b.info.writable ? WGPUBufferBindingType_Storage
-                                             : WGPUBufferBindingType_ReadOnlyStorage,
+                           b.info.uniform    ? webgpu::BindingType::uniform
+                           : b.info.writable ? webgpu::BindingType::storage
+                                             : webgpu::BindingType::read_only_storage,
                            b.info.min_size});
   }
   if (storage_count > limits.max_storage_buffers) {

@@ -16,8 +16,8 @@ WGPUBindGroup ParamsRing::bind(std::span<const std::byte> bytes) {
                 "pass large constant data in a buffer");
   }
   if (!buffer_) {
-    buffer_ = gpu_.create_buffer(kBytes, static_cast<std::uint32_t>(WGPUBufferUsage_Uniform | WGPUBufferUsage_CopyDst),
-                                 false, "weft.params");
+    buffer_ = gpu_.create_buffer(kBytes, webgpu::buffer_usage::kUniform | webgpu::buffer_usage::kCopyDst, false,
+                                 "weft.params");
     host_.resize(kBytes);
   }
   const std::uint32_t step = std::max(gpu_.limits().min_uniform_offset_alignment, 256u);

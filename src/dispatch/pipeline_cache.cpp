@@ -145,7 +145,7 @@ std::shared_ptr<const Layout> PipelineCache::layout_for(const std::vector<webgpu
 
 const webgpu::BindGroupLayout& PipelineCache::params_layout() {
   std::call_once(params_layout_once_, [this] {
-    const webgpu::LayoutEntry entry{0, WGPUBufferBindingType_Uniform, 0};
+    const webgpu::LayoutEntry entry{0, webgpu::BindingType::uniform, 0};
     params_layout_ = gpu_.create_layout(std::span(&entry, 1), "weft.params");
   });
   return params_layout_;

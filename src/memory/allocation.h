@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "memory/age_list.h"
-#include "webgpu/api.h"
+#include "webgpu/handles.h"
 
 namespace weft::memory {
 

@@ -27,8 +27,8 @@ StagingPool::~StagingPool() {
 std::unique_ptr<Staging> StagingPool::create(std::uint64_t size) {
   auto staging = std::make_unique<Staging>();
   staging->size = size;
-  staging->buffer = gpu_.create_buffer(
-      size, static_cast<std::uint32_t>(WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst), false, "weft.staging");
+  staging->buffer =
+      gpu_.create_buffer(size, webgpu::buffer_usage::kMapRead | webgpu::buffer_usage::kCopyDst, false, "weft.staging");
   return staging;
 }
 

@@ -17,8 +17,8 @@ UploadStaging::~UploadStaging() {
 
 void UploadStaging::create() {
   buffer_.reset();
-  buffer_ = gpu_.create_buffer(size_, static_cast<std::uint32_t>(WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc),
-                               true, "weft.upload");
+  buffer_ =
+      gpu_.create_buffer(size_, webgpu::buffer_usage::kMapWrite | webgpu::buffer_usage::kCopySrc, true, "weft.upload");
   map_ = nullptr;
 }
 

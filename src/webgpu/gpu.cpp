@@ -6,6 +6,7 @@
 
 #include "base/env.h"
 #include "webgpu/error_capture.h"
+#include "webgpu/implementation.h"
 #include "weft/error.h"
 
 namespace weft::webgpu {
@@ -19,27 +20,29 @@ Gpu::Status* Gpu::new_status() {
   return all->emplace_back(std::make_unique<Status>()).get();
 }
 
-void Gpu::on_error(WGPUDevice const*, WGPUErrorType type, WGPUStringView message, void* user, void*) {
-  if (ErrorCapture* capture = ErrorCapture::current()) {
-    capture->add(type, text(message));
-    return;
-  }
-  auto* status = static_cast<Status*>(user);
-  const std::lock_guard lock(status->mutex);
-  if (status->errors.size() < 64) status->errors.emplace_back(text(message));
-  status->stray.store(true, std::memory_order_release);
-}
-
-void Gpu::on_lost(WGPUDevice const*, WGPUDeviceLostReason reason, WGPUStringView message, void* user, void*) {
-  auto* status = static_cast<Status*>(user);
-  {
-    const std::lock_guard lock(status->mutex);
-    if (status->reason.empty()) {
-      status->reason = reason == WGPUDeviceLostReason_Destroyed ? "it was destroyed" : std::string(text(message));
+struct Gpu::Callbacks {
+  static void on_error(WGPUDevice const*, WGPUErrorType type, WGPUStringView message, void* user, void*) {
+    if (ErrorCapture* capture = ErrorCapture::current()) {
+      capture->add(type, text(message));
+      return;
     }
+    auto* status = static_cast<Status*>(user);
+    const std::lock_guard lock(status->mutex);
+    if (status->errors.size() < 64) status->errors.emplace_back(text(message));
+    status->stray.store(true, std::memory_order_release);
   }
-  status->lost.store(true, std::memory_order_release);
-}
+
+  static void on_lost(WGPUDevice const*, WGPUDeviceLostReason reason, WGPUStringView message, void* user, void*) {
+    auto* status = static_cast<Status*>(user);
+    {
+      const std::lock_guard lock(status->mutex);
+      if (status->reason.empty()) {
+        status->reason = reason == WGPUDeviceLostReason_Destroyed ? "it was destroyed" : std::string(text(message));
+      }
+    }
+    status->lost.store(true, std::memory_order_release);
+  }
+};
 
 std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
   std::vector<Candidate> candidates = enumerate_adapters();
@@ -75,10 +78,10 @@ std::unique_ptr<Gpu> Gpu::open(const DeviceOptions& options) {
   descriptor.requiredFeatures = features.data();
   descriptor.requiredLimits = &limits;
   descriptor.defaultQueue.label = view("weft queue");
-  descriptor.uncapturedErrorCallbackInfo.callback = &on_error;
+  descriptor.uncapturedErrorCallbackInfo.callback = &Callbacks::on_error;
   descriptor.uncapturedErrorCallbackInfo.userdata1 = gpu->status_;
   descriptor.deviceLostCallbackInfo.mode = WGPUCallbackMode_AllowSpontaneous;
-  descriptor.deviceLostCallbackInfo.callback = &on_lost;
+  descriptor.deviceLostCallbackInfo.callback = &Callbacks::on_lost;
   descriptor.deviceLostCallbackInfo.userdata1 = gpu->status_;
 
   struct Answer {
@@ -202,13 +205,24 @@ ShaderModule Gpu::create_module(const std::string& code, const std::string& labe
   return module;
 }
 
+namespace {
+WGPUBufferBindingType to_raw(BindingType type) noexcept {
+  switch (type) {
+    case BindingType::uniform: return WGPUBufferBindingType_Uniform;
+    case BindingType::read_only_storage: return WGPUBufferBindingType_ReadOnlyStorage;
+    case BindingType::storage: break;
+  }
+  return WGPUBufferBindingType_Storage;
+}
+}  // namespace
+
 BindGroupLayout Gpu::create_layout(std::span<const LayoutEntry> entries, std::string_view label) {
   std::vector<WGPUBindGroupLayoutEntry> raw;
   for (const LayoutEntry& e : entries) {
     WGPUBindGroupLayoutEntry entry = WGPU_BIND_GROUP_LAYOUT_ENTRY_INIT;
     entry.binding = e.binding;
     entry.visibility = WGPUShaderStage_Compute;
-    entry.buffer.type = e.type;
+    entry.buffer.type = to_raw(e.type);
     entry.buffer.minBindingSize = e.min_size;
     raw.push_back(entry);
   }
@@ -309,6 +323,10 @@ void Gpu::submit(Encoder encoder, std::string_view label) {
   raise(capture, ErrorCode::internal, "submitting work of", label);
 }
 
+void Gpu::write_buffer(WGPUBuffer buffer, std::uint64_t offset, std::span<const std::byte> bytes) {
+  wgpuQueueWriteBuffer(queue_, buffer, offset, bytes.data(), bytes.size());
+}
+
 void Gpu::submit_writes() {
   const ErrorCapture capture;
   wgpuQueueSubmit(queue_, 0, nullptr);
@@ -365,6 +383,10 @@ std::span<std::byte> Gpu::mapped_range(WGPUBuffer buffer, std::uint64_t size, bo
   return {static_cast<std::byte*>(data), static_cast<std::size_t>(size)};
 }
 
+void Gpu::unmap(WGPUBuffer buffer) {
+  wgpuBufferUnmap(buffer);
+}
+
 std::string Gpu::kernels_identity() const {
   const bool unchecked = bounds_checks_by_device() && library_kernels_only_;
   return device_identity(info_) + (unchecked ? "\nunchecked" : "");
@@ -377,7 +399,7 @@ void Gpu::poll() {
 void Gpu::destroy() {
   // WebGPU's own destroy waits for ~Gpu: other threads may be reading mapped memory, which it would take from under
   // them (wgpu-native aborts the process on a mapped range of a destroyed buffer).
-  on_lost(nullptr, WGPUDeviceLostReason_Destroyed, WGPU_STRING_VIEW_INIT, status_, nullptr);
+  Callbacks::on_lost(nullptr, WGPUDeviceLostReason_Destroyed, WGPU_STRING_VIEW_INIT, status_, nullptr);
 }
 
 std::vector<std::string> Gpu::take_stray_errors() {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "webgpu/api.h"
+#include "webgpu/handles.h"
 #include "webgpu/instance.h"
 #include "webgpu/wait.h"
 #include "weft/device.h"
@@ -19,10 +19,12 @@
 
 namespace weft::webgpu {
 
+enum class BindingType : std::uint32_t { uniform, storage, read_only_storage };
+
 /// One declared binding of a bind-group layout.
 struct LayoutEntry {
   std::uint32_t binding = 0;
-  WGPUBufferBindingType type = WGPUBufferBindingType_Storage;
+  BindingType type = BindingType::storage;
   std::uint64_t min_size = 0;  ///< 0: checked by the implementation at each dispatch
 };
 
@@ -74,9 +76,7 @@ class Gpu {
   QuerySet create_query_set(std::uint32_t count, std::string_view label);
 
   // -- queue --------------------------------------------------------------------------------------------------------
-  void write_buffer(WGPUBuffer buffer, std::uint64_t offset, std::span<const std::byte> bytes) {
-    wgpuQueueWriteBuffer(queue_, buffer, offset, bytes.data(), bytes.size());
-  }
+  void write_buffer(WGPUBuffer buffer, std::uint64_t offset, std::span<const std::byte> bytes);
   /// Submits what write_buffer wrote and nothing else; buffers made mapped and unmapped since, likewise.
   void submit_writes();
   /// Finishes `encoder` and submits it. An error in recording or submission comes out here, with `label`.
@@ -94,7 +94,7 @@ class Gpu {
   /// Asks to map [0, size) for reading or writing. Poll until status leaves pending.
   std::shared_ptr<MapState> map_async(WGPUBuffer buffer, bool for_write, std::uint64_t size);
   std::span<std::byte> mapped_range(WGPUBuffer buffer, std::uint64_t size, bool for_write);
-  void unmap(WGPUBuffer buffer) { wgpuBufferUnmap(buffer); }
+  void unmap(WGPUBuffer buffer);
 
   // -- waiting and loss ---------------------------------------------------------------------------------------------
   void poll();
@@ -123,8 +123,7 @@ class Gpu {
 
   Gpu() = default;
   static Status* new_status();
-  static void on_error(WGPUDevice const*, WGPUErrorType type, WGPUStringView message, void* user, void*);
-  static void on_lost(WGPUDevice const*, WGPUDeviceLostReason reason, WGPUStringView message, void* user, void*);
+  struct Callbacks;  // what WebGPU calls
   /// Throws what `capture` caught, if anything.
   void raise(const class ErrorCapture& capture, ErrorCode fallback, std::string_view what,
              std::string_view label) const;

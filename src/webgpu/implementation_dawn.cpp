@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "webgpu/blob_cache.h"
-#include "webgpu/instance.h"
+#include "webgpu/implementation.h"
 
 namespace weft {
 

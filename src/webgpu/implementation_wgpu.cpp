@@ -2,7 +2,7 @@
 // SetLabel calls abort the process, so nothing here or elsewhere uses them.
 #include <fmt/format.h>
 
-#include "webgpu/instance.h"
+#include "webgpu/implementation.h"
 
 namespace weft {
 

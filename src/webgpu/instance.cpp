@@ -1,4 +1,4 @@
-#include "webgpu/instance.h"
+#include "webgpu/implementation.h"
 
 #include <fmt/format.h>
 

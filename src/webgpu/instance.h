@@ -2,9 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "webgpu/api.h"
+#include "webgpu/handles.h"
 #include "weft/device.h"
 
 namespace weft::webgpu {
@@ -22,16 +23,13 @@ WGPUInstance instance();
 /// All adapters, each once, in the implementation's order. Blocks for the drivers.
 std::vector<Candidate> enumerate_adapters();
 
-/// The limits that Weft uses, sizes rounded down to what WebGPU accepts.
-Limits to_limits(const WGPULimits& limits);
-
 /// Fills an AdapterInfo (all but `index`) from the adapter.
 AdapterInfo describe(WGPUAdapter adapter);
 
 /// What a file on disk that holds for one device is named by: implementation, version, adapter and driver.
 std::string device_identity(const AdapterInfo& adapter);
 
-// -- what differs between implementations (implementation_wgpu.cpp, implementation_dawn.cpp) -----------------------
+// -- what differs between implementations (implementation_wgpu.cpp, implementation_dawn.cpp), with implementation.h --
 
 /// What tells this build of the library from another of the same version; empty where the version says it all.
 std::string library_identity();
@@ -42,8 +40,6 @@ bool adapter_has_immediates(WGPUAdapter adapter);
 bool adapter_has_subgroups(WGPUAdapter adapter);
 /// The subgroup matrices that kernels of this adapter can use.
 std::vector<SubgroupMatrix> adapter_subgroup_matrices(WGPUAdapter adapter);
-/// Features to ask for, beside the standard ones, for what `wanted` has.
-void add_required_features(const Features& wanted, std::vector<WGPUFeatureName>& features);
 /// The WGSL directive that a module needs in front so that it can use immediates; empty where none is needed.
 std::string_view immediates_directive() noexcept;
 /// The same for subgroups. Where it is empty the compiler refuses `enable subgroups;` although it knows the builtins.
@@ -52,12 +48,6 @@ std::string_view subgroups_directive() noexcept;
 bool bounds_checks_by_device() noexcept;
 /// Does an indirect dispatch with a grid over the device's limits run nothing, as WebGPU says (gpuweb/gpuweb#323)?
 bool checks_indirect_grids() noexcept;
-/// Compiles a module. `trusted`: without bounds checks where the implementation can leave them out for one module.
-WGPUShaderModule create_module(WGPUDevice device, const WGPUShaderModuleDescriptor& descriptor, bool trusted);
-/// Requests the device with implementation-specific options chained in; calls back as WebGPU does. `unchecked`: all its
-/// modules are compiled without bounds checks, where the implementation leaves them out for a whole device only.
-void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPURequestDeviceCallbackInfo callback,
-                    bool unchecked);
 /// Does a queue write to an idle buffer of such an adapter copy straight into it?
 bool writes_in_place(AdapterType type) noexcept;
 /// Nanoseconds that one tick of a resolved timestamp stands for.

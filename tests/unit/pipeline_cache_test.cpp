@@ -33,7 +33,7 @@ PipelineKey key_of(std::uint32_t value) {
   PipelineKey key;
   key.code = constant_source(value);
   key.entry_point = "main";
-  key.entries = {{0, WGPUBufferBindingType_Storage, 4}};
+  key.entries = {{0, webgpu::BindingType::storage, 4}};
   return key;
 }
 
@@ -46,7 +46,7 @@ TEST(PipelineKey, IsExact) {
   keys[3].constants = {{"n", 1.0}};
   keys[4].constants = {{"n", 1.0000000000000002}};
   keys[5].constants = {{"m", 1.0}};
-  keys[6].entries[0].type = WGPUBufferBindingType_ReadOnlyStorage;
+  keys[6].entries[0].type = webgpu::BindingType::read_only_storage;
   keys[7].params = dispatch::ParamsVia::uniform;
   keys[8].params_size = 4;
   keys[9].trusted = true;
