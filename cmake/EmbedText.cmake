@@ -1,6 +1,6 @@
-# cmake -DIN=a.wgsl -DOUT=a.wgsl.h -DNAME=a -P EmbedText.cmake
+# cmake -DIN=a.wgsl -DOUT=a.wgsl.cpp -DNAME=a -P EmbedText.cmake
 file(READ ${IN} text)
 if(text MATCHES "\\)__wgsl\"")
   message(FATAL_ERROR "${IN} holds the mark that ends its literal, )__wgsl\". Fix: write it another way.")
 endif()
-file(WRITE ${OUT} "#pragma once\n#include <string_view>\nnamespace weft::wgsl {\ninline constexpr std::string_view ${NAME} = R\"__wgsl(${text})__wgsl\";\n}  // namespace weft::wgsl\n")
+file(WRITE ${OUT} "#include \"ops/wgsl.h\"\nnamespace weft::wgsl {\nconstinit const std::string_view ${NAME} = R\"__wgsl(${text})__wgsl\";\n}  // namespace weft::wgsl\n")

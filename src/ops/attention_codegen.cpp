@@ -8,8 +8,8 @@
 
 #include "ops/attention_plan.h"
 #include "ops/attention_text.h"
+#include "ops/wgsl.h"
 #include "ops/wgsl_text.h"
-#include "wgsl/attention.wgsl.h"
 
 namespace weft::ops {
 namespace {

@@ -16,9 +16,9 @@
 #include "ops/launch.h"
 #include "ops/result.h"
 #include "ops/rows.h"
+#include "ops/wgsl.h"
 #include "weft/error.h"
 #include "weft/ops.h"
-#include "wgsl/fft.wgsl.h"
 
 namespace weft {
 namespace ops {

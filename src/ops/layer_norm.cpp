@@ -8,9 +8,9 @@
 #include "ops/infer.h"
 #include "ops/infer_norm.h"
 #include "ops/row_ops.h"
+#include "ops/wgsl.h"
 #include "weft/error.h"
 #include "weft/ops.h"
-#include "wgsl/layer_norm.wgsl.h"
 
 namespace weft {
 

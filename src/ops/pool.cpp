@@ -10,9 +10,9 @@
 #include "ops/launch.h"
 #include "ops/result.h"
 #include "ops/rows.h"
+#include "ops/wgsl.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
-#include "wgsl/pool.wgsl.h"
 
 namespace weft::ops {
 namespace {

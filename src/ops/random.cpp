@@ -12,8 +12,8 @@
 #include "ops/launch.h"
 #include "ops/random.h"
 #include "ops/result.h"
+#include "ops/wgsl.h"
 #include "weft/error.h"
-#include "wgsl/random.wgsl.h"
 
 namespace weft {
 namespace ops {

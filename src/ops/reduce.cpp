@@ -22,16 +22,10 @@
 #include "ops/result.h"
 #include "ops/rows.h"
 #include "ops/subgroups.h"
+#include "ops/wgsl.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "weft/ops.h"
-#include "wgsl/reduce.wgsl.h"
-#include "wgsl/reduce_blocks.wgsl.h"
-#include "wgsl/reduce_each.wgsl.h"
-#include "wgsl/reduce_quads.wgsl.h"
-#include "wgsl/reduce_subgroup.wgsl.h"
-#include "wgsl/reduce_subgroups.wgsl.h"
-#include "wgsl/reduce_tree.wgsl.h"
 
 namespace weft {
 namespace ops {

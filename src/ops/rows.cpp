@@ -15,10 +15,10 @@
 #include "ops/rows_hold.h"
 #include "ops/rows_plan.h"
 #include "ops/rows_tuning.h"
+#include "ops/wgsl.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
 #include "weft/ops.h"
-#include "wgsl/rows.wgsl.h"
 
 namespace weft::ops {
 namespace {

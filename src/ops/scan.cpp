@@ -14,9 +14,9 @@
 #include "ops/plan_as.h"
 #include "ops/result.h"
 #include "ops/rows.h"
+#include "ops/wgsl.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
-#include "wgsl/scan.wgsl.h"
 
 namespace weft {
 namespace ops {

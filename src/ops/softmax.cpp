@@ -5,8 +5,8 @@
 
 #include "ops/infer.h"
 #include "ops/rows.h"
+#include "ops/wgsl.h"
 #include "weft/ops.h"
-#include "wgsl/softmax.wgsl.h"
 
 namespace weft {
 namespace ops {

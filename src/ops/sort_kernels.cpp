@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "ops/indexing_kernels.h"
-#include "wgsl/sort_first.wgsl.h"
-#include "wgsl/sort_merge.wgsl.h"
+#include "ops/wgsl.h"
 
 namespace weft::ops {
 namespace {
