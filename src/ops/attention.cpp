@@ -12,6 +12,7 @@
 #include "ops/attention_tuning.h"
 #include "ops/infer_attention.h"
 #include "ops/launch.h"
+#include "ops/matmul.h"
 #include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
@@ -63,7 +64,8 @@ std::uint64_t all_rows(const AttentionShape& s) {
 }
 
 AttentionDevice kernels_of(const Device& device) {
-  return {cpu_kernels(device), is_cpu(device), device.limits(), device.features()};
+  return {cpu_kernels(device), is_cpu(device), device.limits(), device.features(),
+          static_cast<bool>(usable_unit(device, DType::f16))};
 }
 
 /// By the rules.

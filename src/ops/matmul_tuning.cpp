@@ -148,7 +148,8 @@ TuningPlan to_tuning(const MatmulPlan& p) {
           p.unit.m,
           p.unit.n,
           p.unit.k,
-          p.unit.subgroup};
+          p.unit.subgroup,
+          p.slices};
 }
 
 MatmulPlan to_matmul(const TuningPlan& stored) {
@@ -159,6 +160,7 @@ MatmulPlan to_matmul(const TuningPlan& stored) {
   p.lanes_n = v[7], p.splits = v[8], p.sub_m = v[9], p.sub_n = v[10];
   p.slab = v[11], p.vec = v[12];
   p.unit = {v[13], v[14], v[15], v[16]};
+  p.slices = v[17];
   return p;
 }
 
