@@ -20,6 +20,9 @@ Gpu::Status* Gpu::new_status() {
 }
 
 void Gpu::on_error(WGPUDevice const*, WGPUErrorType type, WGPUStringView message, void* user, void*) {
+  if (const std::string_view loss = loss_in(text(message)); !loss.empty()) {
+    on_lost(nullptr, WGPUDeviceLostReason_Unknown, view(loss), user, nullptr);
+  }
   if (ErrorCapture* capture = ErrorCapture::current()) {
     capture->add(type, text(message));
     return;
@@ -146,7 +149,7 @@ void Gpu::check_alive(std::string_view what) const {
     reason = status_->reason;
   }
   throw Error(ErrorCode::device_lost, fmt::format("{}: the device '{}' is lost: {}", what, info_.name, reason),
-              "open a new device with Device::open and upload again");
+              "open a new device (Device::open; of a backend, init() again) and upload again");
 }
 
 void Gpu::raise(const ErrorCapture& capture, ErrorCode fallback, std::string_view what, std::string_view label) const {
