@@ -313,9 +313,8 @@ void Gpu::submit(Encoder encoder, std::string_view label) {
 }
 
 void Gpu::submit_writes() {
-  const ErrorCapture capture;
-  wgpuQueueSubmit(queue_, 0, nullptr);
-  raise(capture, ErrorCode::internal, "submitting", "uploads");
+  // An empty encoder, whose end is where a lost device is an error: wgpu-native ends the process on a submit to one.
+  submit(create_encoder("weft.uploads"), "uploads");
 }
 
 std::shared_ptr<std::atomic<bool>> Gpu::signal_done() {
@@ -355,7 +354,13 @@ std::shared_ptr<Gpu::MapState> Gpu::map_async(WGPUBuffer buffer, bool for_write,
 
 std::span<std::byte> Gpu::mapped_range(WGPUBuffer buffer, std::uint64_t size, bool for_write) {
   // wgpu-native destroys all buffers of a device that it loses, as it does when it runs out of memory in the middle of
-  // something, and ends the process when asked for the range of such a one.
+  // something, and ends the process when asked for the range of such a one. Where it has not told yet, a call that
+  // costs half a microsecond is an error that does.
+  {
+    const ErrorCapture capture;
+    WGPUBindGroupLayoutDescriptor nothing = WGPU_BIND_GROUP_LAYOUT_DESCRIPTOR_INIT;
+    const BindGroupLayout probe(wgpuDeviceCreateBindGroupLayout(device_, &nothing));
+  }
   check_alive("mapping");
   // A const range is all that a buffer mapped for reading gives.
   void* data = for_write ? wgpuBufferGetMappedRange(buffer, 0, size)

@@ -94,7 +94,7 @@ double timestamp_period(WGPUQueue queue) {
 }
 
 std::string_view loss_in(std::string_view error) noexcept {
-  // Version 29 never calls back; each call on a lost device is an error that ends in these words.
+  // Version 29 calls back late or never; until then most calls on a lost device are errors that end in these words.
   constexpr std::string_view kLost = "Parent device is lost";
   const std::size_t end = error.find_last_not_of(" \n.") + 1;
   return error.substr(0, end).ends_with(kLost) ? kLost : std::string_view{};

@@ -149,6 +149,33 @@ TEST(Lifetime, D40_ALossThatTheImplementationReports) {
   EXPECT_EQ(read_vector<float>(next, z, 2), (std::vector<float>{-3, -4}));
 }
 
+// D40: reads and uploads that are under way when the implementation loses the device end in the named error:
+// wgpu-native ends the process when asked for memory that was mapped, and on an empty submit.
+TEST(Lifetime, D40_WorkUnderWayInALoss) {
+  Device device = Device::open();
+  const Kernel spin = spin_kernel(device);
+  const Buffer y = device.zeros_bytes(256 * 4), z = device.alloc(64);
+  device.synchronize();
+  spin(device.stream(), {{"y", y}}, Grid{256, 1, 1});
+  Readback begun = device.read_async(y, 0, 1024);
+  device.state()->gpu.lose();
+  const std::vector<std::byte> bytes(64);
+  const auto ends = [](auto&& call) {  // what was there already may still come
+    try {
+      call();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::device_lost) << e.what();
+    }
+  };
+  ends([&] { begun.wait(); });
+  ends([&] { begun.view(); });
+  ends([&] { device.state()->gpu.submit_writes(); });
+  for (int i = 0; i < 3; ++i) ends([&] { device.write(z, 0, bytes); });
+  expect_error(error_of([&] { device.upload_with(64, [](std::span<std::byte>) {}); }), ErrorCode::device_lost);
+  begun.cancel();
+  EXPECT_TRUE(device.lost());
+}
+
 // "Every later call": recording, too, where a batch was open when the device went.
 TEST(Lifetime, L07_RecordingAfterTheEnd) {
   Device device = Device::open();
