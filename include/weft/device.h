@@ -39,8 +39,8 @@ template <class T>
 std::vector<T> host_elements(std::size_t count) {
   try {
     return std::vector<T>(count);
-  } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {
+  } catch (const std::bad_alloc&) {     // refused below
+  } catch (const std::length_error&) {  // no vector is that long
   }
   refuse_host_elements(count, sizeof(T));
 }

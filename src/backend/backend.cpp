@@ -254,7 +254,7 @@ ComputeBackend::Handle ComputeBackend::alloc(std::size_t bytes) {
   Buffer buffer = device.zeros_bytes((bytes + 3) / 4 * 4);
   const Handle handle = buffer.id();
   const std::lock_guard lock(state_->mutex);
-  if (state_->device->id() != device.id()) {  // another thread's init() replaced it
+  if (!state_->device || state_->device->id() != device.id()) {  // another thread's init() replaced it
     throw Error(ErrorCode::device_lost, "alloc: the device was lost meanwhile, and the backend is on another one",
                 "ask again");
   }
