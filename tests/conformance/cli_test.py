@@ -435,7 +435,8 @@ def test_c9_settings_that_can_not_be_used_are_refused_by_name(box):
     names = {n for n in names if not n.startswith("WEFT_TEST_")}
     assert len(names) >= 11, names
     for name in sorted(names):
-        message = failed(weft("eval", "x + 1", "x=x.npy", "--stream", "-o", "o.npy", cwd=box, env={name: "no such thing"}))
+        command = ["eval", "x + 1", "x=x.npy", "--stream", "-o", "o.npy"]
+        message = failed(weft(*command, cwd=box, env={name: "no such thing"}))
         assert name in message and "no such thing" in message
         assert not (box / "o.npy").exists()
 
