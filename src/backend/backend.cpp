@@ -57,7 +57,10 @@ struct ComputeBackend::State {
   const DeviceOptions options;
   mutable std::mutex mutex;
   std::optional<Device> device;
-  std::unordered_map<Handle, Buffer> buffers;  ///< by Buffer::id()
+  std::unordered_map<Handle, Buffer> buffers;  ///< by Buffer::id(); all of `device`
+
+  /// Under the lock. A lost device is none: init() opens another.
+  bool ready() const noexcept { return device && !device->lost(); }
 
   Device open(std::string_view op) const {
     const std::lock_guard lock(mutex);
@@ -185,14 +188,17 @@ ComputeBackend::~ComputeBackend() = default;
 
 void ComputeBackend::init() {
   if (is_initialized()) return;
-  Device opened = Device::open(state_->options);  // outside the lock: blocks for the driver
+  std::optional<Device> device = Device::open(state_->options);  // outside the lock: blocks for the driver
+  std::unordered_map<Handle, Buffer> buffers;                    // of a lost device; they go after the lock, as it does
   const std::lock_guard lock(state_->mutex);
-  if (!state_->device) state_->device = std::move(opened);
+  if (state_->ready()) return;
+  state_->device.swap(device);
+  state_->buffers.swap(buffers);
 }
 
 bool ComputeBackend::is_initialized() const noexcept {
   const std::lock_guard lock(state_->mutex);
-  return state_->device.has_value();
+  return state_->ready();
 }
 
 Device ComputeBackend::device() const {
@@ -248,6 +254,10 @@ ComputeBackend::Handle ComputeBackend::alloc(std::size_t bytes) {
   Buffer buffer = device.zeros_bytes((bytes + 3) / 4 * 4);
   const Handle handle = buffer.id();
   const std::lock_guard lock(state_->mutex);
+  if (!state_->device || state_->device->id() != device.id()) {  // another thread's init() replaced it
+    throw Error(ErrorCode::device_lost, "alloc: the device was lost meanwhile, and the backend is on another one",
+                "ask again");
+  }
   state_->buffers.emplace(handle, std::move(buffer));
   return handle;
 }

@@ -428,6 +428,19 @@ def test_sizes_of_options(box):
         assert done(weft("eval", "i", "i=i.npy", "--memory", size, cwd=box)) == "[1 2 3]\n"
 
 
+def test_c9_settings_that_can_not_be_used_are_refused_by_name(box):
+    """Requirement C9: whatever variable the sources read, a value that it can't have is an error that names it."""
+    sources = (pathlib.Path(__file__).parents[2] / "src").rglob("*.cpp")
+    names = {n for s in sources for n in re.findall(r'env_(?:text|count|flag|duration)\("(WEFT_\w+)"', s.read_text())}
+    names = {n for n in names if not n.startswith("WEFT_TEST_")}
+    assert len(names) >= 11, names
+    for name in sorted(names):
+        command = ["eval", "x + 1", "x=x.npy", "--stream", "-o", "o.npy"]
+        message = failed(weft(*command, cwd=box, env={name: "no such thing"}))
+        assert name in message and "no such thing" in message
+        assert not (box / "o.npy").exists()
+
+
 def test_a_setting_of_the_cache_that_is_no_setting(box):
     assert "WEFT_CACHE is 'off'" in failed(weft("tune", "--list", env={"WEFT_CACHE": "off"}))
 

@@ -35,3 +35,18 @@ def test_every_function_of_the_language_is_described():
         names = re.findall(r'^    \{"(\w+)", "[^"]*",\s+apply_', text, re.M)
         assert len(names) > 30
         assert not set(names) - words
+
+
+def test_d20_settings_are_those_that_are_documented():
+    """Requirement D20: no page promises a setting that nothing reads, and none that is read is kept quiet."""
+    def texts(folder, *patterns):
+        return "".join(p.read_text() for pattern in patterns for p in sorted((ROOT / folder).rglob(pattern)))
+
+    read = set(re.findall(r'(?:env_\w+|getenv)\("(WEFT_\w+)"', texts("src", "*.cpp") + texts("tests/stress", "*.*")))
+    build = set(re.findall(r"\bWEFT_[A-Z_]+\b", texts("cmake", "*.cmake") + (ROOT / "CMakeLists.txt").read_text()))
+    headers = "".join(p.read_text() for p in (ROOT / "include" / "weft").glob("*.h") if p.name != "c_api.h")
+    pages = texts("docs", "*.md") + (ROOT / "README.md").read_text() + headers
+    documented = set(re.findall(r"\bWEFT_[A-Z]+(?:_[A-Z]+)*\b", pages))
+    assert {"WEFT_CACHE", "WEFT_CACHE_BYTES", "WEFT_POOL_BYTES"} <= documented
+    assert not documented - read - build
+    assert not {name for name in read if not name.startswith("WEFT_TEST_")} - documented

@@ -80,6 +80,7 @@ TEST_F(BlobCacheTest, ForeignFilesAreMisses) {
   EXPECT_EQ(text(cache.load(bytes("key"))), "value");
 }
 
+// D20: the cap that is documented is kept.
 TEST_F(BlobCacheTest, TheOldestGoPastTheCap) {
   const std::string value(1000, 'v');
   BlobCache cache(root_, "one", 10'500);
