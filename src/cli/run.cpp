@@ -322,7 +322,7 @@ void add_run(CLI::App& app) {
   command->add_option("--entry", options->entry, "The entry point (main)");
   add_common_options(*command, options->common);
   command->footer(
-      "Example:\n"
+      "Examples:\n"
       "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 --groups 4 -o y=out.npy\n"
       "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 -o y=out.npy --profile --trace trace.json\n"
       "  weft run mul.wgsl x=x.npy y=y.npy --out z:float32:1024,1024 --set TILE=16 --param n=1024 -o z=z.npy\n"
