@@ -396,7 +396,7 @@ std::uint64_t product(std::string_view op, std::span<const std::uint64_t> length
   return out;
 }
 
-/// D10: the shapes of a convolution against each other.
+/// The shapes of a convolution against each other.
 void check_conv(std::string_view op, const ComputeBackend::Dims4& in, const ComputeBackend::Dims4& filter,
                 const ComputeBackend::Dims4& out, const ComputeBackend::Dims2& stride,
                 const ComputeBackend::Dims2& padding) {

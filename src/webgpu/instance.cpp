@@ -58,7 +58,7 @@ std::uint32_t subgroup_size_of(std::string_view adapter) {
 
 Limits to_limits(const WGPULimits& l) {
   Limits out;
-  // lavapipe reports 2^31 - 1: sizes of buffers and bindings must be multiples of 4 (D33).
+  // lavapipe reports 2^31 - 1: sizes of buffers and bindings must be multiples of 4.
   out.max_buffer_size = l.maxBufferSize & ~std::uint64_t{3};
   out.max_storage_binding_size = l.maxStorageBufferBindingSize & ~std::uint64_t{3};
   out.max_uniform_binding_size = l.maxUniformBufferBindingSize & ~std::uint64_t{15};
