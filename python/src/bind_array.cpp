@@ -73,7 +73,7 @@ Tensor take_slice(const Tensor& x, std::int64_t axis, nb::handle item) {
   if (PySlice_Unpack(item.ptr(), &start, &stop, &step) != 0) {
     if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
     PyErr_Clear();
-    throw Error(ErrorCode::invalid_argument, "the step of a slice is 0", "use a step of 1 or more, or of -1 or less");
+    throw Error(ErrorCode::invalid_argument, "slice step cannot be zero", "use a step of 1 or more, or of -1 or less");
   }
   const Py_ssize_t count = PySlice_AdjustIndices(x.shape()[static_cast<std::size_t>(axis)], &start, &stop, step);
   if (count == 0) return slice(x, axis, 0, 0, 1);

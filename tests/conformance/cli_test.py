@@ -641,6 +641,7 @@ RUN = ["run", "saxpy.wgsl", "x=v.npy", "y=v.npy", "--param", "a=1", "--param", "
     ([*RUN[:5], "a=1e39", *RUN[6:]], ["'1e39' is no f32"]),
     ([*RUN, "-o", "y=out.npy", "-o", "x=./out.npy"], ["for 'y' and for 'x'"]),
     ([*RUN, "-o", "y=out.npy", "--trace", "out.npy"], ["--trace", "two files"]),
+    (["run", "fill.wgsl", "--out", "z:f32:4,0", "--set", "TILE=1", "--set", "SCALE=1"], ["'z' has shape (4, 0)", "no array without elements"]),
     (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "TILE=1", "--set", "SCALE=1e39"], ["1e39 does not fit f32"]),
     (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "A B=1"], ["A B", "letters"]),
     (["run", "saxpy.wgsl", "x=v.npy", "--param", "a=1", "--param", "n=6"], ["nothing is bound to y", "y=FILE"]),

@@ -420,7 +420,7 @@ def test_integers_past_64_bits_are_out_of_range(call):
 
 
 def test_a_slice_without_a_step():
-    with pytest.raises(weft.InvalidArgument, match="step of a slice is 0. Fix: "):
+    with pytest.raises(weft.InvalidArgument, match="slice step cannot be zero. Fix: "):
         weft.zeros(4)[::0]
 
 
