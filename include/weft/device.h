@@ -127,11 +127,11 @@ struct DeviceOptions {
   /// Ask for no more than WebGPU's default limits, as a modest adapter would have.
   bool default_limits_only = false;
   TuningMode tuning = TuningMode::automatic;
-  std::uint64_t pool_bytes = 0;      ///< cap of memory kept for reuse; WEFT_POOL_BYTES
+  std::uint64_t pool_bytes = 0;      ///< cap of memory kept for reuse; WEFT_POOL_BYTES; 2 x max_storage_binding_size
   std::size_t bind_groups = 0;       ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
   std::size_t pipelines = 0;         ///< entries of the pipeline cache; WEFT_PIPELINES; 1024
   std::size_t batch_dispatches = 0;  ///< a stream submits after so many; WEFT_BATCH_DISPATCHES; 128, or 1,024 on CPUs
-  std::uint64_t batch_bytes = 0;     ///< ... or after work on this many bytes; WEFT_BATCH_BYTES
+  std::uint64_t batch_bytes = 0;     ///< ... or after work on this many bytes; WEFT_BATCH_BYTES; 1 GiB
   std::chrono::nanoseconds wait_timeout{0};  ///< longest wait without a deadline of its own; WEFT_WAIT_TIMEOUT; 30 s
 };
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "backend/narrow.h"
 #include "base/refuse.h"
@@ -337,7 +338,7 @@ void ComputeBackend::batched_gemm(Transpose ta, Transpose tb, std::uint64_t m, s
                                   double alpha, Handle a, std::uint64_t lda, std::uint64_t stride_a, Handle b,
                                   std::uint64_t ldb, std::uint64_t stride_b, double beta, Handle c, std::uint64_t ldc,
                                   std::uint64_t stride_c, std::uint64_t batch) {
-  const State::Call call(*state_, "gemm");
+  const State::Call call(*state_, batch == 1 ? "gemm" : "batched_gemm");
   const GemmCall g{ta, tb, m, n, k, batch, alpha, beta};
   const Matrix of_a = stored("a", a, ta, m, k, lda, stride_a);
   const Matrix of_b = stored("b", b, tb, k, n, ldb, stride_b);
@@ -406,7 +407,20 @@ std::uint64_t product(std::string_view op, std::span<const std::uint64_t> length
   return out;
 }
 
-/// D10: the shapes of a convolution against each other.
+/// Runs ops of the library; what they say of an operand they say in the name of `op`, which is what was called.
+template <class F>
+void in_name_of(std::string_view op, F&& work) {
+  try {
+    std::forward<F>(work)();
+  } catch (const Error& e) {
+    const std::string& text = e.message();
+    const std::size_t colon = text.find(": ");
+    if (colon == std::string::npos || text.find(' ') < colon) throw;
+    throw Error(e.code(), std::string(op) + text.substr(colon), e.fix());
+  }
+}
+
+/// The shapes of a convolution against each other.
 void check_conv(std::string_view op, const ComputeBackend::Dims4& in, const ComputeBackend::Dims4& filter,
                 const ComputeBackend::Dims4& out, const ComputeBackend::Dims2& stride,
                 const ComputeBackend::Dims2& padding) {
@@ -607,8 +621,10 @@ void ComputeBackend::gather(Handle in, std::uint64_t rows, std::uint64_t cols, H
   const Tensor i = call.flat("indices", indices, count, DType::u32);
   const Tensor y = call.flat("out", out, times(kOp, count, cols));
   if (count == 0) return;
-  into(reshape(y, Shape{to_signed(count), to_signed(cols)}),
-       [&] { return take(reshape(x, Shape{to_signed(rows), to_signed(cols)}), i, 0); });
+  in_name_of(kOp, [&] {
+    into(reshape(y, Shape{to_signed(count), to_signed(cols)}),
+         [&] { return take(reshape(x, Shape{to_signed(rows), to_signed(cols)}), i, 0); });
+  });
 }
 
 void ComputeBackend::scatter(Handle in, Handle indices, std::uint64_t count, Handle out, std::uint64_t rows,
@@ -623,8 +639,11 @@ void ComputeBackend::scatter(Handle in, Handle indices, std::uint64_t count, Han
   if (count == 0) return;
   // The op gives a new tensor: what it reads, the rows that stay among it, can't be what it writes.
   const Tensor target = reshape(y, Shape{to_signed(rows), to_signed(cols)});
-  const Tensor placed =
-      scatter_nd(target, reshape(i, Shape{to_signed(count), 1}), reshape(x, Shape{to_signed(count), to_signed(cols)}));
+  Tensor placed;
+  in_name_of(kOp, [&] {
+    placed = scatter_nd(target, reshape(i, Shape{to_signed(count), 1}),
+                        reshape(x, Shape{to_signed(count), to_signed(cols)}));
+  });
   if (placed.size() > 0) into(target, [&] { return placed; });
 }
 

@@ -48,7 +48,7 @@ struct Params { word: u32, mask: u32, value: u32 }
 )";
 
 /// Changes some bytes of one word on the device, in order with recorded work: the queue can write whole words only, and
-/// the others must keep what they hold (D7).
+/// the others must keep what they hold.
 void patch_word(DeviceState& device, const std::shared_ptr<detail::BufferState>& to, std::uint64_t word,
                 std::uint32_t mask, std::uint32_t value) {
   const Kernel kernel = dispatch::library_kernel(device, "patch_word", [] {

@@ -42,10 +42,6 @@ struct MergeParams {
   float not_a_number;
 };
 
-constexpr std::uint32_t word(std::int64_t v) {
-  return static_cast<std::uint32_t>(v);
-}
-
 /// What one call works on. q, k, v have an innermost stride of 1; the mask is broadcast to the scores.
 struct Operands {
   Tensor q, k, v, mask, lengths, out;

@@ -40,17 +40,6 @@ std::uint32_t key_elements(const Tile& t) {
   return t.keys * (t.shared ? std::max(key_line(t), value_line(t)) : key_line(t));
 }
 
-std::string number(std::uint32_t n) {
-  return fmt::format("{}u", n);
-}
-
-/// `text` for each of 0 .. count - 1, with $I for the number.
-std::string each(std::uint32_t count, const std::string& text) {
-  std::string out;
-  for (std::uint32_t i = 0; i < count; ++i) out += fill(text, {{"$I", std::to_string(i)}});
-  return out;
-}
-
 /// Eight elements side by side from d on, two to a word; zeros from `length` on.
 std::string fetch(char of, std::string_view length, bool eights) {
   if (eights) {

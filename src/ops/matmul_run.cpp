@@ -13,15 +13,12 @@
 #include "ops/launch.h"
 #include "ops/matmul_tuning.h"
 #include "ops/rows.h"
+#include "ops/view_of.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
 
 namespace weft::ops {
 namespace {
-
-Tensor view(const Tensor& x, const Shape& shape, const Strides& strides, std::int64_t offset) {
-  return Tensor(x.device(), x.buffer(), shape, strides, offset, x.dtype());
-}
 
 /// How a matrix operand lies: one axis side by side, the other in lines.
 struct Lie {
@@ -88,7 +85,7 @@ Product collapse(const Product& p) {
       shapes[i].push_back(x.shape()[axis]);
       strides[i].push_back(x.strides()[axis]);
     }
-    *results[i] = view(x, shapes[i], strides[i], x.offset());
+    *results[i] = view_of(x, shapes[i], strides[i], x.offset());
   }
   return out;
 }
@@ -103,9 +100,9 @@ Product batch_to_rows(const Product& p) {
   for (Tensor* x : {&out.a, &out.c, &out.bias, &out.residual}) {
     if (!*x) continue;
     const std::int64_t row = p.m() == 1 ? x->strides()[0] : x->strides()[1];
-    *x = view(*x, {x->shape()[0] * x->shape()[1], x->shape()[2]}, {row, x->strides()[2]}, x->offset());
+    *x = view_of(*x, {x->shape()[0] * x->shape()[1], x->shape()[2]}, {row, x->strides()[2]}, x->offset());
   }
-  out.b = view(p.b, {p.b.shape()[1], p.b.shape()[2]}, {p.b.strides()[1], p.b.strides()[2]}, p.b.offset());
+  out.b = view_of(p.b, {p.b.shape()[1], p.b.shape()[2]}, {p.b.strides()[1], p.b.strides()[2]}, p.b.offset());
   // A layout that no kernel takes is not worth the copy.
   return p.int8 != Int8::none || lie_of_a(out.a) ? out : p;
 }
@@ -298,7 +295,7 @@ class Multiplier {
       Product piece;
       piece.a = with_axis(narrow(p.a, 0, first * length, of), 0, count, length * p.a.strides()[a_inner]);
       piece.b = with_axis(narrow(p.b, 1, first * length, of), 0, count, length * p.b.strides()[b_inner]);
-      piece.c = view(sums, shape, contiguous_strides(shape), first * results);
+      piece.c = view_of(sums, shape, contiguous_strides(shape), first * results);
       piece.int8 = p.int8;
       piece.a_signed = p.a_signed;
       piece.b_signed = p.b_signed;
@@ -465,7 +462,7 @@ class Multiplier {
                                                    [&] { return matmul_pack_options(x.dtype()); });
     const std::array bindings{from.range, window(panels, op_).range};
     launch(device_, kernel, bindings, words.bytes(), grid_of(static_cast<std::uint64_t>(groups)));
-    return view(panels, shape, strides, 0);
+    return view_of(panels, shape, strides, 0);
   }
 
   /// Halves the product until its repacked operands can be bound.
@@ -598,7 +595,7 @@ Tensor narrow(const Tensor& x, std::size_t from_end, std::int64_t start, std::in
   const std::size_t axis = x.rank() - 1 - from_end;
   Shape shape = x.shape();
   shape[axis] = count;
-  return view(x, shape, x.strides(), x.offset() + start * x.strides()[axis]);
+  return view_of(x, shape, x.strides(), x.offset() + start * x.strides()[axis]);
 }
 
 Tensor swap_last_two(const Tensor& x) {
@@ -606,7 +603,7 @@ Tensor swap_last_two(const Tensor& x) {
   Strides strides = x.strides();
   std::swap(shape[x.rank() - 1], shape[x.rank() - 2]);
   std::swap(strides[x.rank() - 1], strides[x.rank() - 2]);
-  return view(x, shape, strides, x.offset());
+  return view_of(x, shape, strides, x.offset());
 }
 
 Tensor with_axis(const Tensor& x, std::size_t at, std::int64_t length, std::int64_t stride) {
@@ -614,7 +611,7 @@ Tensor with_axis(const Tensor& x, std::size_t at, std::int64_t length, std::int6
   Strides strides = x.strides();
   shape.insert(at, length);
   strides.insert(at, stride);
-  return view(x, shape, strides, x.offset());
+  return view_of(x, shape, strides, x.offset());
 }
 
 Tensor stretch(const Tensor& x, const Shape& batch) {

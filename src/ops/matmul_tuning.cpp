@@ -21,10 +21,6 @@ constexpr std::uint32_t kMostLengthClass = 13, kMostBatchClass = 6;
 // Parts of the inner axis that are worth trying are no shorter, and make no more workgroups, than these.
 constexpr std::uint64_t kLeastPart = 64, kMostGroups = 2048;
 
-std::uint64_t typical_length(std::uint64_t length, std::uint32_t most) {
-  return dispatch::class_length(std::min(dispatch::size_class(length), most));
-}
-
 TuningKey key_of(DeviceClass of, const MatmulProblem& p) {
   TuningKey key;
   if (p.dtype == DType::u32) {
@@ -176,10 +172,10 @@ bool applies(const MatmulPlan& plan, const MatmulProblem& p, const MatmulPlan& o
 
 MatmulProblem typical(const MatmulProblem& problem) {
   MatmulProblem out = problem;
-  out.m = typical_length(problem.m, kMostLengthClass);
-  out.n = typical_length(problem.n, kMostLengthClass);
-  out.k = typical_length(problem.k, 31);
-  out.batch = typical_length(problem.batch, kMostBatchClass);
+  out.m = dispatch::typical_length(problem.m, kMostLengthClass);
+  out.n = dispatch::typical_length(problem.n, kMostLengthClass);
+  out.k = dispatch::typical_length(problem.k, 31);
+  out.batch = dispatch::typical_length(problem.batch, kMostBatchClass);
   return out;
 }
 

@@ -172,7 +172,7 @@ BufferHandle Gpu::create_buffer(std::uint64_t size, std::uint32_t usage, bool ma
                 "free buffers, call Device::trim(), or work in smaller pieces");
   }
   // For tests of whole programs: a device that has no room for a larger buffer.
-  static const std::uint64_t largest = env_count("WEFT_TEST_LARGEST_BUFFER").value_or(UINT64_MAX);
+  static const std::uint64_t largest = env_bytes("WEFT_TEST_LARGEST_BUFFER").value_or(UINT64_MAX);
   if (size > largest) {
     throw Error(ErrorCode::out_of_memory,
                 fmt::format("creating the buffer '{}': {} bytes are over a test's {}", label, size, largest),

@@ -441,7 +441,7 @@ TEST(BackendGemm, Batches) {
                  backend().batched_gemm(none, transpose, m, n, k, 1, ha, k, m * k, hb, k, 0, 0, hc, n, m * n - 1,
                                         batch);
                }),
-               ErrorCode::invalid_argument, {"12", "11"});
+               ErrorCode::invalid_argument, {"batched_gemm", "12", "11"});
 }
 
 // B.5 test 9 (there: refused): 70,000 matrices are all multiplied.
@@ -665,12 +665,14 @@ TEST(Backend, GatherAndScatter) {
   backend().gather(in, 3, 2, put(std::vector<std::uint32_t>{2, 0}), 2, out);
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 0, 1, -1, -1}));
   const Handle bad = put(std::vector<std::uint32_t>{0, 3});
-  expect_error(error_of([&] { backend().gather(in, 3, 2, bad, 2, out); }), ErrorCode::out_of_range, {"3"});
+  expect_error(error_of([&] { backend().gather(in, 3, 2, bad, 2, out); }), ErrorCode::out_of_range,
+               {"gather: index 3"});
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 0, 1, -1, -1}));
   // Other rows stay; of equal indices the last wins.
   backend().scatter(in, put(std::vector<std::uint32_t>{1, 2, 1}), 3, out, 3, 2);
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 20, 21, 10, 11}));
-  expect_error(error_of([&] { backend().scatter(in, bad, 2, out, 3, 2); }), ErrorCode::out_of_range, {"3"});
+  expect_error(error_of([&] { backend().scatter(in, bad, 2, out, 3, 2); }), ErrorCode::out_of_range,
+               {"scatter: index 3"});
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 20, 21, 10, 11}));
 }
 
