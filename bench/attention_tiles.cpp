@@ -221,6 +221,9 @@ int main(int argc, char** argv) {
         matrix(4, 64, true, true),
         matrix(4, 64, true, false),
         matrix(2, 64, true, true),
+        matrix(4, 32, false, false),
+        matrix(4, 64, false, true),
+        matrix(8, 64, true, true),
     };
     const int rounds = options.small ? 1 : 5;
     bench.attention(std::move(candidates), rounds);

@@ -3,7 +3,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 
 #include "weft/device.h"
@@ -34,6 +38,24 @@ inline void add_context() {
   benchmark::AddCustomContext("driver", device().adapter().driver);
   benchmark::AddCustomContext("webgpu", std::string(implementation_name()) + " " + implementation_version());
   benchmark::AddCustomContext("weft", std::string(version()));
+}
+
+/// How many calls of a row share a wait: as many as take 30 ms, at most 200, so that a wait's own time is a small part.
+/// The rule of all that stand beside each other (bench/peers). Found at a row's first call, and kept.
+inline int calls_a_wait(Device& d, const std::string& row, const std::function<void()>& call) {
+  static std::map<std::string, int> known;
+  int& calls = known[row];
+  if (calls > 0) return calls;
+  constexpr double kLongEnough = 0.03;
+  constexpr int kMost = 200;
+  for (int n = 1;;) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < n; ++i) call();
+    d.synchronize();
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (took > kLongEnough || n == kMost) return calls = n;
+    n = std::min(kMost, std::max(2 * n, static_cast<int>(n * 1.5 * kLongEnough / took)));
+  }
 }
 
 /// Copies four floats a lane: what the device's memory can do.

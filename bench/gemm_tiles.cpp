@@ -31,7 +31,9 @@ struct Candidate {
 };
 
 /// The table's plan for units (which comes first), with other tiles, slabs and stores to workgroup memory.
-std::vector<Candidate> matrix_candidates(const weft::Device& device, weft::DType dtype, const MatmulPlan& table) {
+/// `few`: the slabs alone.
+std::vector<Candidate> matrix_candidates(const weft::Device& device, weft::DType dtype, const MatmulPlan& table,
+                                         bool few) {
   std::vector<Candidate> out;
   const auto add = [&](MatmulPlan p) {
     p.threads = p.tile_m / p.sub_m * (p.tile_n / p.sub_n) * p.unit.subgroup;
@@ -42,7 +44,15 @@ std::vector<Candidate> matrix_candidates(const weft::Device& device, weft::DType
                    p});
   };
   add(table);
-  for (std::uint32_t vec : {1u, 2u, 4u}) {
+  if (few) {
+    for (std::uint32_t slab : {table.slab / 2, table.slab * 2}) {
+      MatmulPlan p = table;
+      p.slab = slab;
+      add(p);
+    }
+    return out;
+  }
+  for (std::uint32_t vec : {1u, 4u, 8u}) {
     MatmulPlan p = table;
     p.vec = vec;
     for (std::uint32_t slab : {table.slab / 2, table.slab, table.slab * 2}) {
@@ -55,9 +65,10 @@ std::vector<Candidate> matrix_candidates(const weft::Device& device, weft::DType
   for (const auto& [tile_m, tile_n, sub_m, sub_n] : kTiles) {
     MatmulPlan p = table;
     p.tile_m = tile_m, p.tile_n = tile_n, p.sub_m = sub_m, p.sub_n = sub_n;
-    add(p);
-    p.vec = 4;
-    add(p);
+    for (std::uint32_t slab : {table.slab, table.slab * 2}) {
+      p.slab = slab;
+      add(p);
+    }
   }
   return out;
 }
@@ -68,16 +79,17 @@ std::vector<Candidate> candidates(const weft::Device& device, weft::DType dtype)
   bool varied = false;
   for (const MatmulPlan& plan : weft::ops::all_plans(DeviceClass::gpu, device.limits(), dtype, 0, unit)) {
     if (plan.kind == MatmulKind::matrix) {
-      const auto more = matrix_candidates(device, dtype, plan);
-      out.insert(out.end(), more.begin(), varied ? more.begin() + 1 : more.end());  // the largest tile's alone
+      const auto more = matrix_candidates(device, dtype, plan, varied);
+      out.insert(out.end(), more.begin(), more.end());
       varied = true;
     }
     if (plan.kind != MatmulKind::tile) continue;
     for (std::uint32_t unroll : {1u, 4u, 16u}) {
       MatmulPlan p = plan;
       p.unroll = unroll;
-      out.push_back(
-          {fmt::format("tile {}x{}, {} threads, {} steps written out", p.tile_m, p.tile_n, p.threads, unroll), p});
+      out.push_back({fmt::format("tile {}x{}, {} threads, {} steps written out{}", p.tile_m, p.tile_n, p.threads,
+                                 unroll, p.slices > 1 ? fmt::format(", {} slices", p.slices) : ""),
+                     p});
       if (p.tile_m == 128) {
         p.threads = 256;
         out.push_back(
@@ -99,13 +111,17 @@ void compare(weft::Device& device, weft::DType dtype, std::int64_t m, std::int64
   const weft::Tensor b = packed ? operand({n, k / 4}) : operand({k, n});
   std::vector<Candidate> all = candidates(device, dtype);
   const double work = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  // Several calls a wait where one is short.
+  const int calls = std::clamp(static_cast<int>(2e11 / work), 1, 50);
   for (int round = 0; round <= rounds; ++round) {
     for (Candidate& c : all) {
       const auto start = Clock::now();
       const weft::ops::MatmulTuning tuning{.device = DeviceClass::gpu, .plan = c.plan};
-      const weft::Tensor r = packed ? weft::ops::matmul_int8(a, b, {}, tuning) : weft::ops::matmul(a, b, {}, tuning);
+      for (int i = 0; i < (round > 0 ? calls : 1); ++i) {
+        packed ? weft::ops::matmul_int8(a, b, {}, tuning) : weft::ops::matmul(a, b, {}, tuning);
+      }
       device.synchronize();
-      if (round > 0) c.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      if (round > 0) c.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / calls);
     }
   }
   for (const Candidate& c : all) {
@@ -135,7 +151,7 @@ int main(int argc, char** argv) {
         compare(device, dtype, 96, 96, 128, 1);
         continue;
       }
-      for (std::int64_t n : {1024, 4096}) compare(device, dtype, n, n, n, 9);
+      for (std::int64_t n : {256, 512, 1024, 4096}) compare(device, dtype, n, n, n, 9);
       if (dtype == weft::u32) {
         compare(device, dtype, 4095, 4097, 4092, 5);
       } else {

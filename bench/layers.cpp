@@ -31,13 +31,12 @@ struct Work {
 
 void add(const std::string& name, bool large, const std::function<Work()>& prepare) {
   if (large && device().adapter().type == weft::AdapterType::cpu) return;
-  benchmark::RegisterBenchmark(name.c_str(), [prepare](benchmark::State& state) {
+  benchmark::RegisterBenchmark(name.c_str(), [name, prepare](benchmark::State& state) {
     try {
       const Work work = prepare();
       for (int i = 0; i < 2; ++i) work.run();
       device().synchronize();
-      // Several a round, so that the wait is a small part.
-      const int calls = device().adapter().type == weft::AdapterType::cpu ? 1 : 8;
+      const int calls = weft::bench::calls_a_wait(device(), name, [&] { work.run(); });
       for (auto _ : state) {
         weft::Tensor out;
         for (int i = 0; i < calls; ++i) out = work.run();

@@ -41,3 +41,17 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/weftConfigVersion
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/package/weftConfig.cmake ${PROJECT_BINARY_DIR}/package/weftConfigVersion.cmake
   DESTINATION ${weft_package_dir})
+
+# For what is built without CMake. Where Dawn lies only its own CMake package knows, so there is none for builds on it.
+if(WEFT_WEBGPU STREQUAL "wgpu-native" AND NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}"
+   AND NOT IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  file(RELATIVE_PATH weft_pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  string(REGEX REPLACE "/$" "" weft_pc_prefix "${weft_pc_prefix}")
+  set(weft_pc_libs "")
+  if(weft_type STREQUAL "STATIC_LIBRARY")
+    # A shared libweft names these to the loader by itself.
+    set(weft_pc_libs " -l:${weft_native_file} -Wl,-rpath,\${libdir} -lfmt -lz -pthread -lstdc++ -lm")
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${PROJECT_BINARY_DIR}/package/weft.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/package/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -1,4 +1,4 @@
-"""Every target of issue 8 and of the design's «Numbers to reach»: what is wanted, and how the figure comes from the rows.
+"""Every target of docs/benchmarks.md: what is wanted, and how the figure comes from the rows.
 
 A figure is None when a row that it needs was not measured. What bounds a missed target is told in bench/missed.md, under
 the target's key. The verdict follows from the figure alone.
@@ -223,7 +223,7 @@ TARGETS = [
     Target("ort", "every row that ONNX Runtime WebGPU has, operands on the device", "≥", 2, " ×", times_as_fast(on_device, "onnxruntime"), "ONNX Runtime"),
     Target("ort-transfers", "every row that ONNX Runtime WebGPU has, with transfers", "≥", 2, " ×", times_as_fast(lambda r: r.startswith(("in/", "python/")), "onnxruntime"),
            "ONNX Runtime"),
-    Target("ort-half", "no row slower than half of ONNX Runtime WebGPU (issue 6)", "≥", 0.5, " ×", times_as_fast(lambda r: True, "onnxruntime"), "ONNX Runtime"),
+    Target("ort-half", "no row slower than half of ONNX Runtime WebGPU", "≥", 0.5, " ×", times_as_fast(lambda r: True, "onnxruntime"), "ONNX Runtime"),
     Target("softmax-ort", "softmax over rows of 4096, of ONNX Runtime WebGPU", "≥", 25, " ×", times_as_fast(["softmax/16384x4096"], "onnxruntime"), "ONNX Runtime",
            on=H200),
     Target("oxicuda-gemm-f32", "product float32 4096³, of oxicuda-webgpu", "≥", 10, " ×", times_as_fast(["matmul/f32_4096"], "oxicuda-webgpu"), "oxicuda-webgpu", on=H200),

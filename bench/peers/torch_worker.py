@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's side of script/bench, on CUDA: cuBLAS, cuDNN and its own kernels, eager, without TF32.
 
-A row is 8 calls and one wait, results newly allocated, as in Weft's programs; #graph is a replayed CUDA graph, #pinned a
+Results are newly allocated, as in Weft's programs, and as many calls share a wait; #graph is a replayed CUDA graph, #pinned a
 transfer from or to page-locked memory. --device cpu is for trying this script where there is no CUDA.
 """
 import argparse

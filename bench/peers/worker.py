@@ -13,7 +13,8 @@ import time
 
 
 class Work:
-    """One row, ready to run. `call()` does `items` ops; `wait()` returns when all calls so far are done."""
+    """One row, ready to run. `call()` does `items` ops; `wait()` returns when all calls so far are done. `calls` share a
+    wait: if not given, as many as take 30 ms, at most 200, as in Weft's programs (calls_a_wait in bench_device.h)."""
 
     def __init__(self, call, wait=lambda: None, items=1, calls=None):
         self.call, self.wait, self.items, self.calls = call, wait, items, calls
@@ -21,26 +22,40 @@ class Work:
 
 def options(description):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cpu", action="store_true", help="rows for a CPU device: smaller, and one call a wait")
+    parser.add_argument("--cpu", action="store_true", help="rows for a CPU device: smaller")
     parser.add_argument("--min-time", type=float, default=0.05, help="seconds for each row")
     return parser.parse_args()
 
 
-def measure(work, min_time, calls):
-    """Seconds of one op: the mean over at least min_time, each round `calls` calls and one wait."""
-    calls = work.calls or calls
+LONG_ENOUGH, MOST = 0.03, 200  # seconds of the calls before a wait, and how many these may be
 
-    def one_round():
-        for _ in range(calls):
-            work.call()
-        work.wait()
 
-    one_round()  # compiles
+def one_round(work, calls):
+    start = time.perf_counter()
+    for _ in range(calls):
+        work.call()
+    work.wait()
+    return time.perf_counter() - start
+
+
+def calls_a_wait(work):
+    calls = 1
+    while True:
+        took = one_round(work, calls)
+        if took > LONG_ENOUGH or calls == MOST:
+            return calls
+        calls = min(MOST, max(2 * calls, int(calls * 1.5 * LONG_ENOUGH / took)))
+
+
+def measure(work, min_time):
+    """Seconds of one op: the mean over at least min_time."""
+    one_round(work, 1)  # compiles
+    work.calls = work.calls or calls_a_wait(work)
     rounds, start = 0, time.perf_counter()
     while rounds == 0 or time.perf_counter() - start < min_time:
-        one_round()
+        one_round(work, work.calls)
         rounds += 1
-    return (time.perf_counter() - start) / (rounds * calls * work.items)
+    return (time.perf_counter() - start) / (rounds * work.calls * work.items)
 
 
 def serve(hello, rows, args):
@@ -53,7 +68,6 @@ def serve(hello, rows, args):
         out.flush()
 
     answer({**hello, "rows": list(rows)})
-    calls = 1 if args.cpu else 8
     last = (None, None)  # a row comes several times in a row: what it prepared is kept meanwhile
     for name in sys.stdin:
         name = name.strip()
@@ -62,7 +76,7 @@ def serve(hello, rows, args):
                 last = (None, None)
                 gc.collect()
                 last = (name, rows[name]())
-            answer({"row": name, "seconds": measure(last[1], args.min_time, calls)})
+            answer({"row": name, "seconds": measure(last[1], args.min_time)})
         except Exception as e:  # a peer's failure is a row that says why
             last = (None, None)
             answer({"row": name, "error": f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"[:300]})

@@ -74,8 +74,10 @@ class ComputeBackend {
   ComputeBackend& operator=(const ComputeBackend&) = delete;
 
   static std::string_view name() noexcept { return "webgpu"; }
-  /// Opens the device that the options name; again: nothing. Throws as Device::open.
+  /// Opens the device that the options name; again: nothing, unless that one is lost. Then it opens another, and the
+  /// handles of the lost one are not alive any more. Throws as Device::open.
   void init();
+  /// False before init(), and when the device is lost.
   bool is_initialized() const noexcept;
   BackendCapabilities capabilities() const;
   static std::vector<AdapterInfo> available_devices() { return Device::adapters(); }

@@ -82,6 +82,7 @@ weft_status weft_backend_create(const char* adapter, weft_backend** backend);
  * end as they would, and the device with the last of them. Handles of the backend end with it. A handle is good for the
  * backend that gave it; another one answers WEFT_FOREIGN_BUFFER. No handle is 0. */
 void weft_backend_destroy(weft_backend* backend);
+/* Opens the device; again: nothing, unless it is lost. Then another one, and the handles so far are not alive. */
 weft_status weft_backend_init(weft_backend* backend);
 weft_status weft_backend_is_initialized(const weft_backend* backend, int32_t* initialized);
 weft_status weft_backend_capabilities(const weft_backend* backend, weft_capabilities* capabilities);

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -30,7 +32,19 @@ class Trace;
 
 namespace detail {
 struct DeviceState;
+
+[[noreturn]] void refuse_host_elements(std::size_t count, std::size_t element_size);
+/// `count` elements for a read to fill. Throws Error{out_of_memory} when the host has no room for them.
+template <class T>
+std::vector<T> host_elements(std::size_t count) {
+  try {
+    return std::vector<T>(count);
+  } catch (const std::bad_alloc&) {     // refused below
+  } catch (const std::length_error&) {  // no vector is that long
+  }
+  refuse_host_elements(count, sizeof(T));
 }
+}  // namespace detail
 
 enum class AdapterType { discrete, integrated, virtual_gpu, cpu, unknown };
 std::string_view to_string(AdapterType type) noexcept;
@@ -38,7 +52,7 @@ std::string_view to_string(AdapterType type) noexcept;
 /// What an adapter can do; the device gets all of it.
 struct Limits {
   std::uint64_t max_buffer_size = 0;           ///< bytes of one buffer, rounded down to a multiple of 4
-  std::uint64_t max_storage_binding_size = 0;  ///< bytes that one storage binding can show to a kernel
+  std::uint64_t max_storage_binding_size = 0;  ///< bytes that one storage binding can show to a kernel: below 2^32
   std::uint64_t max_uniform_binding_size = 0;
   std::uint32_t max_storage_buffers = 0;  ///< storage bindings of one kernel
   std::uint32_t max_workgroup_size_x = 0;
@@ -113,11 +127,11 @@ struct DeviceOptions {
   /// Ask for no more than WebGPU's default limits, as a modest adapter would have.
   bool default_limits_only = false;
   TuningMode tuning = TuningMode::automatic;
-  std::uint64_t pool_bytes = 0;      ///< cap of memory kept for reuse; WEFT_POOL_BYTES
+  std::uint64_t pool_bytes = 0;      ///< cap of memory kept for reuse; WEFT_POOL_BYTES; 2 x max_storage_binding_size
   std::size_t bind_groups = 0;       ///< entries of the bind-group cache; WEFT_BIND_GROUPS; 256
   std::size_t pipelines = 0;         ///< entries of the pipeline cache; WEFT_PIPELINES; 1024
   std::size_t batch_dispatches = 0;  ///< a stream submits after so many; WEFT_BATCH_DISPATCHES; 128, or 1,024 on CPUs
-  std::uint64_t batch_bytes = 0;     ///< ... or after work on this many bytes; WEFT_BATCH_BYTES
+  std::uint64_t batch_bytes = 0;     ///< ... or after work on this many bytes; WEFT_BATCH_BYTES; 1 GiB
   std::chrono::nanoseconds wait_timeout{0};  ///< longest wait without a deadline of its own; WEFT_WAIT_TIMEOUT; 30 s
 };
 
@@ -218,12 +232,12 @@ class Device {
   /// Reads several ranges, of one buffer or many, with one submit and one wait. Ranges of a buffer that touch or
   /// overlap become one copy. All are checked before anything is recorded; on an error no `out` has changed.
   void read_ranges(std::span<const ReadRange> ranges, ReadOptions options = {});
-  /// `count` elements from element `first`, as T.
+  /// `count` elements from element `first`, as T. Throws Error{out_of_memory} when the host has no room for them.
   template <class T>
   std::vector<T> read_as(const Buffer& buffer, std::size_t first, std::size_t count, ReadOptions options = {}) {
     static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>, "read bool arrays as std::uint8_t");
     check_elements(buffer, first, count, sizeof(T));
-    std::vector<T> out(count);
+    std::vector<T> out = detail::host_elements<T>(count);
     read(buffer, first * sizeof(T), std::as_writable_bytes(std::span<T>(out)), options);
     return out;
   }

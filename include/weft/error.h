@@ -27,8 +27,8 @@ std::string_view to_string(ErrorCode code) noexcept;
 
 /// The exception that every Weft call throws on failure.
 ///
-/// `what()` is one line: "<message>. Fix: <fix>." The message names the operation, the numbers involved and the limit;
-/// the fix is one imperative sentence. Thread-safe to copy; owns its texts.
+/// `what()` is "<message>. Fix: <fix>.", on several lines where it shows source. The message names the operation, the
+/// numbers involved and the limit; the fix is one imperative sentence. Thread-safe to copy; owns its texts.
 class Error : public std::exception {
  public:
   /// `message` says what happened (no final full stop needed); `fix` what to do about it (likewise).

@@ -1,6 +1,6 @@
 // weft/indexing.h - picking, placing and ordering elements.
 //
-// Records into the device's default stream, as weft/ops.h. Indices are i32 or u32; of i32, negative ones count from the
+// Records into Device::stream(), as weft/ops.h. Indices are i32 or u32; of i32, negative ones count from the
 // end. An index out of range is Error{out_of_range} that shows it and where it stands, thrown by the call itself: the
 // device checks the indices and the call reads the verdict back before anything else is recorded (an IndexCheck of
 // `trusted` leaves that wait out; then an index out of range gives 0, or writes nothing, and never touches memory

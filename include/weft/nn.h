@@ -1,6 +1,6 @@
 // weft/nn.h - layers of neural networks: normalisation, convolution, pooling, attention.
 //
-// Records into the device's default stream, as weft/ops.h. All take f32 or f16 (one dtype a call) and add up in f32.
+// Records into Device::stream(), as weft/ops.h. All take f32 or f16 (one dtype a call) and add up in f32.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // weft/ops.h - operations on tensors.
 //
-// Every op records into the device's default stream and returns at once; reading a result submits and waits. Operands
+// Every op records into Device::stream() and returns at once; reading a result submits and waits. Operands
 // may be strided or broadcast views. Shapes broadcast as in numpy. Results are new contiguous tensors, unless a line
 // says «view». Errors come before anything is recorded: invalid_argument (shapes, dtypes), out_of_range (axes,
 // indices), unsupported (a limit of the device, named), foreign_buffer (operands of two devices).
@@ -173,6 +173,7 @@ Tensor contiguous(const Tensor& x);
 // -- making
 // -------------------------------------------------------------------------------------------------------------
 
+/// A float is cut to an integer as cast does; a whole number that the dtype does not hold is refused.
 Tensor full(const Device& device, const Shape& shape, Scalar value, DType dtype);
 /// start, start + step, ...: ceil((stop - start) / step) elements. step is not 0. i32 by default, f32 with any float.
 Tensor arange(const Device& device, Scalar start, Scalar stop, Scalar step, std::optional<DType> dtype = std::nullopt);

@@ -34,11 +34,12 @@ class Tensor {
   /// Dense and row-major (the offset may be anything).
   bool is_contiguous() const noexcept;
 
-  /// Submits, waits, reads: all elements in row-major order. T must match dtype(), else Error{invalid_argument}.
+  /// Submits, waits, reads: all elements in row-major order. T must match dtype(), else Error{invalid_argument};
+  /// Error{out_of_memory} when the host has no room for them.
   template <class T>
   std::vector<T> to_host(ReadOptions options = {}) const {
     check_host_type(dtype_of<T>);
-    std::vector<T> out(static_cast<std::size_t>(count_));
+    std::vector<T> out = detail::host_elements<T>(static_cast<std::size_t>(count_));
     read_into(std::as_writable_bytes(std::span<T>(out)), options);
     return out;
   }
@@ -63,8 +64,9 @@ class Tensor {
 template <>
 inline std::vector<bool> Tensor::to_host<bool>(ReadOptions options) const {
   check_host_type(DType::bool_);
-  std::vector<bool> out;
-  for (std::byte b : to_host_bytes(options)) out.push_back(b != std::byte{0});
+  const std::vector<std::byte> bytes = to_host_bytes(options);
+  std::vector<bool> out = detail::host_elements<bool>(bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) out[i] = bytes[i] != std::byte{0};
   return out;
 }
 

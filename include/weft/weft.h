@@ -1,4 +1,4 @@
-// weft/weft.h - all of Weft but the C ABI and the interop header.
+// weft/weft.h - all of Weft but weft/c_api.h (for C) and weft/fmt.h (formatters for {fmt}).
 #pragma once
 
 #include "weft/backend.h"

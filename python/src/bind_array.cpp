@@ -70,7 +70,11 @@ Tensor take_slice(const Tensor& x, std::int64_t axis, nb::handle item) {
   Py_ssize_t start = 0;
   Py_ssize_t stop = 0;
   Py_ssize_t step = 0;
-  if (PySlice_Unpack(item.ptr(), &start, &stop, &step) != 0) throw nb::python_error();
+  if (PySlice_Unpack(item.ptr(), &start, &stop, &step) != 0) {
+    if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    throw Error(ErrorCode::invalid_argument, "slice step cannot be zero", "use a step of 1 or more, or of -1 or less");
+  }
   const Py_ssize_t count = PySlice_AdjustIndices(x.shape()[static_cast<std::size_t>(axis)], &start, &stop, step);
   if (count == 0) return slice(x, axis, 0, 0, 1);
   // Python's -1 as the end of a walk down means «before the first», which the library writes as none.
@@ -117,9 +121,7 @@ std::optional<Tensor> plain_index(const Tensor& x, nb::handle key) {
       out = take_slice(out, axis, item);
       ++axis;
     } else {
-      const auto index = PyNumber_AsSsize_t(item.ptr(), PyExc_IndexError);
-      if (index == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-      out = select(out, axis, index);
+      out = select(out, axis, to_integer(item, "an index"));
     }
   }
   return out;
@@ -153,9 +155,11 @@ void bind_array(nb::module_& m) {
                         "An n-dimensional array in a device's memory. It never changes: operators make new ones, and "
                         "slices are views. Make one with weft.asarray.");
   cls.def_prop_ro(
-         "shape", [](const Array& a) { return to_tuple(a.shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"))
+         "shape", [](const Array& a) { return to_tuple(a.shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"),
+         "Lengths of the axes.")
       .def_prop_ro(
-          "dtype", [](const Array& a) { return numpy_dtype(a.dtype()); }, nb::sig("def dtype(self) -> numpy.dtype"))
+          "dtype", [](const Array& a) { return numpy_dtype(a.dtype()); }, nb::sig("def dtype(self) -> numpy.dtype"),
+          "numpy's dtype: one of bool, int32, uint32, float16 and float32.")
       .def_prop_ro(
           "strides", [](const Array& a) { return strides_in_bytes(a.get()); },
           nb::sig("def strides(self) -> tuple[int, ...]"), "In bytes, as numpy's.")

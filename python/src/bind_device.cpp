@@ -180,6 +180,9 @@ void bind_device(nb::module_& m) {
             return nb::isinstance<PyDevice>(other) && nb::inst_ptr<PyDevice>(other)->peek().id() == d.peek().id();
           },
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__copy__", [](nb::object self) { return self; })
+      .def(
+          "__deepcopy__", [](nb::object self, nb::handle) { return self; }, nb::arg("memo"))
       .def("__hash__", [](const PyDevice& d) { return d.peek().id(); })
       .def("__repr__", [](const PyDevice& d) {
         return "<weft.Device " + std::to_string(d.peek().id()) + ": " + d.peek().adapter().name + ">";
@@ -187,7 +190,10 @@ void bind_device(nb::module_& m) {
   m.def(
       "default_device", [] { return PyDevice(default_device()); },
       "The device of arrays for which none is named; opened at the first use. WEFT_ADAPTER chooses it.");
-  m.def("set_default_device", [](const PyDevice& d) { set_default_device(d.get()); }, nb::arg("device"));
+  m.def("_device_or_default", [](DeviceLike d) { return PyDevice(device_or_default(d.given)); });
+  m.def(
+      "set_default_device", [](const PyDevice& d) { set_default_device(d.get()); }, nb::arg("device"),
+      "Arrays for which no device is named are made there from now on.");
 }
 
 }  // namespace weft::python

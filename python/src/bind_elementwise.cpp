@@ -118,10 +118,14 @@ Array clip(ArrayLike x, nb::handle low, nb::handle high) {
 
 void bind_elementwise(nb::module_& m) {
   for (const auto& [op, name] : kUnary) {
-    m.def(name, [op = op](ArrayLike x) { return element_unary(op, to_element(x)); }, nb::arg("x"));
+    m.def(
+        name, [op = op](ArrayLike x) { return element_unary(op, to_element(x)); }, nb::arg("x"),
+        op_doc(to_string(op)).c_str());
   }
   for (const auto& [op, name] : kBinary) {
-    m.def(name, [op = op](OperandLike a, OperandLike b) { return apply(op, a, b); }, nb::arg("x1"), nb::arg("x2"));
+    m.def(
+        name, [op = op](OperandLike a, OperandLike b) { return apply(op, a, b); }, nb::arg("x1"), nb::arg("x2"),
+        op_doc(to_string(op)).c_str());
   }
   m.def("where", &where_any, nb::arg("condition"), nb::arg("x1"), nb::arg("x2"),
         "Elements of x1 where condition holds, else of x2.");

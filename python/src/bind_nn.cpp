@@ -62,14 +62,14 @@ void bind_normalisation(nb::module_& m) {
         const Tensor t = to_tensor(x);
         return record([&] { return softmax(t, {.axis = axis}); });
       },
-      nb::arg("x"), nb::arg("axis") = -1);
+      nb::arg("x"), nb::arg("axis") = -1, op_doc("softmax").c_str());
   m.def(
       "log_softmax",
       [](ArrayLike x, std::int64_t axis) {
         const Tensor t = to_tensor(x);
         return record([&] { return log_softmax(t, {.axis = axis}); });
       },
-      nb::arg("x"), nb::arg("axis") = -1);
+      nb::arg("x"), nb::arg("axis") = -1, op_doc("log_softmax").c_str());
   m.def(
       "layer_norm",
       [](ArrayLike x, OptionalArray weight, OptionalArray bias, std::int64_t axis, double eps) {

@@ -1,4 +1,6 @@
 // Random numbers (weft.random).
+#include <fmt/format.h>
+
 #include <mutex>
 
 #include "weft_python.h"
@@ -13,6 +15,15 @@ struct Generator {
   std::mutex mutex;  // never taken with the interpreter's lock held
 };
 
+std::uint64_t to_seed(nb::handle given) {
+  const nb::object whole = PyIndex_Check(given.ptr()) != 0 ? nb::steal(PyNumber_Index(given.ptr())) : nb::object();
+  const unsigned long long seed = whole.is_valid() ? PyLong_AsUnsignedLongLong(whole.ptr()) : 0;
+  if (whole.is_valid() && PyErr_Occurred() == nullptr) return seed;
+  PyErr_Clear();
+  throw Error(ErrorCode::invalid_argument, fmt::format("the seed is {:.60}", nb::cast<std::string>(nb::repr(given))),
+              "give a whole number from 0 to 18446744073709551615");
+}
+
 template <class F>
 Array draw(Generator& g, F&& f) {
   const ReleaseGil released;
@@ -26,7 +37,13 @@ void bind_random(nb::module_& m) {
   nb::class_<Generator>(m, "Generator",
                         "A stream of random numbers, the same for a seed on every device (Philox4x32-10). Not for "
                         "secrets.")
-      .def(nb::init<std::uint64_t>(), nb::arg("seed") = 0)
+      .def(
+          "__init__", [](Generator* self, nb::handle seed) { new (self) Generator(to_seed(seed)); },
+          nb::arg("seed").none() = 0, nb::sig("def __init__(self, seed: int = 0) -> None"))
+      .def("__repr__",
+           [](const Generator& g) {
+             return fmt::format("weft.random.Generator(seed={}, offset={})", g.state.seed, g.state.offset);
+           })
       .def_prop_ro("seed", [](const Generator& g) { return g.state.seed; })
       .def_prop_rw(
           "offset", [](const Generator& g) { return g.state.offset; },
@@ -60,7 +77,8 @@ void bind_random(nb::module_& m) {
             return draw(g, [&](Random& r) { return random_normal(device, shape, r, mean, stddev, dtype); });
           },
           nb::arg("shape"), nb::arg("mean") = 0.0, nb::arg("stddev") = 1.0, nb::kw_only(),
-          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none())
+          nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+          "Normally distributed: about 68 in 100 lie within one stddev of the mean.")
       .def(
           "integers",
           [](Generator& g, std::int64_t low, std::int64_t high, ShapeLike shape_given, DTypeLike dtype_given,

@@ -14,6 +14,7 @@ constexpr std::pair<ReduceOp, const char*> kReduce[] = {
 
 void bind_reduce(nb::module_& m) {
   for (const auto& [op, name] : kReduce) {
+    const std::string doc = op_doc(to_string(op));
     const bool adds = op == ReduceOp::sum || op == ReduceOp::mean || op == ReduceOp::prod;
     if (!adds) {
       m.def(
@@ -23,7 +24,7 @@ void bind_reduce(nb::module_& m) {
             const ReduceOptions options{.axes = to_axes(axis), .keepdims = keepdims};
             return record([&] { return reduce(op, t, options); });
           },
-          nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false);
+          nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false, doc.c_str());
       continue;
     }
     m.def(
@@ -41,7 +42,7 @@ void bind_reduce(nb::module_& m) {
           });
         },
         nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false, nb::kw_only(),
-        nb::arg("dtype") = nb::none());
+        nb::arg("dtype") = nb::none(), doc.c_str());
   }
 }
 

@@ -22,6 +22,18 @@ std::vector<Tensor> tensors(nb::handle parts) {
   return out;
 }
 
+/// What stack() joins has one shape.
+void check_stacked(const std::vector<Tensor>& parts) {
+  if (parts.empty()) throw Error(ErrorCode::invalid_argument, "stack: no arrays given", "give at least one");
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    if (parts[i].shape() == parts[0].shape()) continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("stack: array 0 has shape {}, and array {} {}", to_string(parts[0].shape()), i,
+                            to_string(parts[i].shape())),
+                "give arrays of one shape, or use concat");
+  }
+}
+
 }  // namespace
 
 void bind_views(nb::module_& m) {
@@ -107,6 +119,7 @@ void bind_views(nb::module_& m) {
       "stack",
       [](nb::handle arrays, std::int64_t axis) {
         std::vector<Tensor> parts = tensors(arrays);
+        check_stacked(parts);
         return record([&] {
           for (Tensor& p : parts) p = expand_dims(p, axis);
           return concat(parts, axis);

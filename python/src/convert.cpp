@@ -30,14 +30,13 @@ std::optional<DType> known_dtype(nb::handle h) {
   return std::nullopt;
 }
 
-std::int64_t to_integer(nb::handle h, const char* what) {
-  if (PyBool_Check(h.ptr()) || !PyIndex_Check(h.ptr())) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is {}, not an integer", what, nb::cast<std::string>(nb::repr(h))), "give an integer");
-  }
-  const auto value = PyNumber_AsSsize_t(h.ptr(), PyExc_OverflowError);
-  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return value;
+/// A whole number past 64 bits. Its digits are cut: Python makes no text of the longest ones.
+[[noreturn]] void refuse_wide(const std::string& what, nb::handle number, std::string fix) {
+  nb::object text = nb::steal(PyObject_Repr(number.ptr()));
+  if (!text.is_valid()) PyErr_Clear();
+  const std::string digits = text.is_valid() ? nb::cast<std::string>(text) : "one of thousands of digits";
+  throw Error(ErrorCode::out_of_range, fmt::format("{} {:.40}, which does not fit 64 bits", what, digits),
+              std::move(fix));
 }
 
 /// `wide`: a whole number of more than 64 bits comes out as a float; else it is refused.
@@ -56,11 +55,7 @@ bool number(nb::handle h, std::optional<Scalar>& out, bool wide = false) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       return true;
     }
-    if (overflow != 0) {
-      throw Error(ErrorCode::out_of_range,
-                  fmt::format("the number {:.40} does not fit 64 bits", nb::cast<std::string>(nb::repr(h))),
-                  "use a smaller number, or a float");
-    }
+    if (overflow != 0) refuse_wide("the number", h, "use a smaller number, or a float");
     out.emplace(std::int64_t{value});
     return true;
   }
@@ -166,6 +161,20 @@ std::optional<DType> to_optional_dtype(DTypeLike d) {
   return to_dtype(d);
 }
 
+std::int64_t to_integer(nb::handle h, const char* what) {
+  if (PyBool_Check(h.ptr()) || !PyIndex_Check(h.ptr())) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is {}, not an integer", what, nb::cast<std::string>(nb::repr(h))), "give an integer");
+  }
+  const nb::object whole = nb::steal(PyNumber_Index(h.ptr()));
+  if (!whole.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(whole.ptr(), &overflow);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (overflow != 0) refuse_wide(fmt::format("{} is", what), whole, "use a smaller number");
+  return value;
+}
+
 std::vector<std::int64_t> to_integers(nb::handle h, const char* what) {
   std::vector<std::int64_t> out;
   // numpy's integers and arrays of no axes are no sequences, whatever they claim; all else is refused in to_integer.
@@ -197,7 +206,16 @@ nb::tuple to_tuple(const Shape& shape) {
 
 nb::object to_numpy(const Tensor& tensor, Timeout timeout) {
   static nb::object* empty = new nb::object(nb::module_::import_("numpy").attr("empty"));
-  nb::object out = (*empty)(to_tuple(tensor.shape()), numpy_dtype(tensor.dtype()));
+  nb::object out;
+  try {
+    out = (*empty)(to_tuple(tensor.shape()), numpy_dtype(tensor.dtype()));
+  } catch (const nb::python_error& e) {
+    if (!e.matches(PyExc_MemoryError)) throw;
+    throw Error(ErrorCode::out_of_memory,
+                fmt::format("numpy has no room for the {} bytes of an array of shape {}", tensor.nbytes(),
+                            to_string(tensor.shape())),
+                "read parts of it, as x[:1000].numpy()");
+  }
   Py_buffer view;
   if (PyObject_GetBuffer(out.ptr(), &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
   struct Close {

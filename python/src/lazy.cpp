@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/infer.h"
+#include "ops/view_of.h"
 #include "trace.h"
 
 namespace weft::python {
@@ -21,11 +22,6 @@ constexpr std::int64_t kMostRepeats = 4;
 thread_local bool lazy = false;
 
 LazyNode* newest = nullptr;
-
-bool same_view(const Tensor& a, const Tensor& b) {
-  return a.buffer() == b.buffer() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         a.strides() == b.strides();
-}
 
 LazyNode* pending_in(const LazyInput& input) {
   const auto* node = std::get_if<std::shared_ptr<LazyNode>>(&input);
@@ -57,7 +53,7 @@ class Measure {
       const Tensor* tensor = tensor_in(input);
       if (tensor == nullptr) continue;
       const bool known =
-          std::any_of(tensors_.begin(), tensors_.end(), [&](const Tensor* t) { return same_view(*t, *tensor); });
+          std::any_of(tensors_.begin(), tensors_.end(), [&](const Tensor* t) { return ops::same_view(*t, *tensor); });
       if (!known) tensors_.push_back(tensor);
     }
   }

@@ -1,4 +1,5 @@
 // What the module must mind about its process: forks and the interpreter's end.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -100,7 +101,10 @@ void set_default_device(const Device& device) {
 Device device_or_default(nb::handle device) {
   if (device.is_none()) return default_device();
   if (!nb::isinstance<PyDevice>(device)) {
-    throw Error(ErrorCode::invalid_argument, "device is neither a weft.Device nor None", "pass weft.Device.open()");
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("device is {:.80}, neither a weft.Device nor None", nb::cast<std::string>(nb::repr(device))),
+        "pass weft.Device.open()");
   }
   return nb::inst_ptr<PyDevice>(device)->get();
 }

@@ -210,6 +210,11 @@ DType to_dtype(DTypeLike d);
 std::optional<DType> to_optional_dtype(DTypeLike d);
 std::optional<std::vector<std::int64_t>> to_axes(AxesLike a);
 Shape to_shape(ShapeLike s);
+/// What the library's list of ops says of this one (op_doc.cpp).
+std::string op_doc(std::string_view op);
+
+/// A whole number, numpy's too, but no bool.
+std::int64_t to_integer(nb::handle h, const char* what);
 std::vector<std::int64_t> to_integers(nb::handle h, const char* what);
 
 /// numpy's object of this dtype.

@@ -212,17 +212,17 @@ def devices() -> list[dict]:
 
 def memory(device: Device | None = None) -> dict:
     """Where a device's memory is now, in bytes; the default device's unless one is given."""
-    return _json.loads((device or default_device())._memory_json())
+    return _json.loads(_weft._device_or_default(device)._memory_json())
 
 
 def stats(device: Device | None = None) -> dict:
     """Counters of a device since it was opened."""
-    return (device or default_device()).stats()
+    return _weft._device_or_default(device).stats()
 
 
 def synchronize(device: Device | None = None, timeout: float | None = None) -> None:
     """Waits until all work recorded so far is done."""
-    (device or default_device()).synchronize(timeout)
+    _weft._device_or_default(device).synchronize(timeout)
 
 
 _atexit.register(_weft._at_exit)

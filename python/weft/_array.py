@@ -161,21 +161,26 @@ def _shown(self) -> tuple[np.ndarray, bool]:
     """What repr prints; of a large array only the ends of each axis are read."""
     if self.size <= np.get_printoptions()["threshold"]:
         return self.numpy(), False
-    x = self
-    for axis in range(x.ndim):
-        n = x.shape[axis]
-        if n > 2 * _EDGE + 1:
-            # One more than is shown, so that numpy prints the dots.
-            head = _weft._slice(x, axis, 0, _EDGE + 1, 1)
-            x = _weft.concat([head, _weft._slice(x, axis, n - _EDGE, n, 1)], axis)
-    return x.numpy(), True
+    return _ends(self, 0).numpy(), True
 
 
-def _text(self, prefix: str) -> str:
+def _ends(x: Array, axis: int) -> Array:
+    """Of each axis from this one on the ends that are shown, and one element more, so that numpy prints the dots. Views
+    are cut before they are joined: what lies between is never copied."""
+    if axis == x.ndim:
+        return x
+    n = x.shape[axis]
+    if n <= 2 * _EDGE + 1:
+        return _ends(x, axis + 1)
+    parts = [_weft._slice(x, axis, 0, _EDGE + 1, 1), _weft._slice(x, axis, n - _EDGE, n, 1)]
+    return _weft.concat([_ends(part, axis + 1) for part in parts], axis)
+
+
+def _text(self, separator: str, prefix: str = "") -> str:
     values, cut = _shown(self)
     if cut:
-        return np.array2string(values, separator=", ", prefix=prefix, threshold=0, edgeitems=_EDGE)
-    return np.array2string(values, separator=", ", prefix=prefix)
+        return np.array2string(values, separator=separator, prefix=prefix, threshold=0, edgeitems=_EDGE)
+    return np.array2string(values, separator=separator, prefix=prefix)
 
 
 def __repr__(self) -> str:
@@ -184,13 +189,14 @@ def __repr__(self) -> str:
         return f"{prefix}not known outside of its run, shape={self.shape}, dtype={self.dtype})"
     if self.size == 0:
         return f"{prefix}[], shape={self.shape}, dtype={self.dtype})"
-    return f"{prefix}{_text(self, prefix)}, dtype={self.dtype})"
+    values = _text(self, ", ", prefix)
+    return f"{prefix}{values}, dtype={self.dtype})"
 
 
 def __str__(self) -> str:
     if not _weft._is_readable(self):
         return repr(self)
-    return str(self.numpy()) if self.size <= np.get_printoptions()["threshold"] else _text(self, "")
+    return _text(self, " ") if self.ndim else str(self.numpy())
 
 
 def astype(self, dtype, copy: bool = True) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft import _weft
-from weft._errors import DTypeError, InvalidArgument, OutOfRange
+from weft._errors import DTypeError, InvalidArgument, OutOfMemory, OutOfRange
 from weft._weft import Array, Device
 
 BOOL = np.dtype("bool")
@@ -117,9 +117,15 @@ def asarray(obj, dtype=None, device: Device | None = None, copy: bool | None = N
     values = _host_array(obj)
     natural = held_as(values.dtype)
     target = natural if wanted is None else wanted
-    values = converted(values, target)
-    # C-contiguous and of this machine's byte order: what the upload takes.
-    values = np.ascontiguousarray(values, dtype=target).reshape(values.shape)
+    try:
+        values = converted(values, target)
+        # C-contiguous and of this machine's byte order: what the upload takes.
+        values = np.ascontiguousarray(values, dtype=target).reshape(values.shape)
+    except MemoryError:
+        raise OutOfMemory(
+            f"asarray: numpy has no room for a dense copy of {values.size * target.itemsize} bytes, of shape {values.shape}",
+            "upload parts of it, or broadcast on the device (weft.broadcast_to)",
+        ) from None
     return _weft._upload(values, values.shape, target, device)
 
 

@@ -199,8 +199,8 @@ class _Jitted:
     def __init__(self, function: Callable, cache: int) -> None:
         if not callable(function):
             raise InvalidArgument(f"weft.jit of {type(function).__name__}", "give a function")
-        if cache < 1:
-            raise InvalidArgument(f"weft.jit: cache is {cache}", "give at least 1")
+        if not isinstance(cache, int) or cache < 1:
+            raise InvalidArgument(f"weft.jit: cache is {cache!r}", "give a whole number from 1 on")
         functools.update_wrapper(self, function)
         self._function = function
         self._bound = cache
@@ -234,6 +234,15 @@ class _Jitted:
                 if key in self._graphs:
                     self._graphs.move_to_end(key)
         return graph._run(leaves)
+
+    def __copy__(self) -> _Jitted:
+        return self  # as functions do
+
+    def __deepcopy__(self, memo) -> _Jitted:
+        return self
+
+    def __reduce__(self):
+        raise TypeError("weft: graphs of weft.jit stay in their process. Fix: pickle the function, and wrap it anew.")
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -147,6 +148,7 @@ class Kernel:
 
     @property
     def label(self) -> str:
+        """What errors and profiles call it."""
         return self._arguments[2]
 
     @property
@@ -161,6 +163,15 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<weft.Kernel {self.label}({', '.join(f'{n}: {k}' for n, k in self.bindings.items())})>"
+
+    def __copy__(self) -> Kernel:
+        return self  # it never changes
+
+    def __deepcopy__(self, memo) -> Kernel:
+        return self
+
+    def __reduce__(self):
+        raise TypeError("weft: a kernel is compiled for a device here. Fix: pickle its source, and make it anew.")
 
     def __call__(
         self,
@@ -183,6 +194,11 @@ class Kernel:
         grid: workgroups, one to three numbers; elements: one thread for each of so many; neither: one thread for each
         element of the first written array.
         """
+        for name, value, what in (("the first argument", arrays, "arrays"), ("out", out, "shapes")):
+            if value is not None and not isinstance(value, Mapping):
+                raise InvalidArgument(f"weft.Kernel: {name} is {type(value).__name__}", f"give a dict of {what} by name")
+        if elements is not None and (not hasattr(elements, "__index__") or not 0 <= operator.index(elements) < 2**64):
+            raise InvalidArgument(f"weft.Kernel: elements is {elements!r}", "give a whole number from 0 on")
         given = {**(arrays or {}), **named}
         out = out or {}
         self._check_names(given, out)
@@ -232,6 +248,8 @@ class Kernel:
             return bytes(params)
         if params is None and not self._params:
             return b""
+        if params is not None and not isinstance(params, Mapping):
+            raise InvalidArgument(f"weft.Kernel: params is {type(params).__name__}", "give a dict of values by name, or bytes")
         if self._packers is None:
             self._packers = {name: _packer(name, kind, offset) for name, kind, offset, _ in self._params}
         values = params or {}

@@ -23,6 +23,8 @@ class profile:
     """
 
     def __init__(self, device: Device | None = None) -> None:
+        if device is not None and not isinstance(device, Device):
+            raise InvalidArgument(f"weft.profile of {type(device).__name__}", "give a weft.Device, or nothing")
         self._device = device
         self._profiler: Any = None
         self._trace: Any = None
@@ -58,9 +60,11 @@ class profile:
 
     @property
     def duration_us(self) -> float:
+        """From the begin of the block until its work was done."""
         return self._done().duration_us
 
     def table(self) -> str:
+        """Kernels by time, then what the host did, as text: what print shows."""
         return self._done().table()
 
     def save(self, path: str | os.PathLike) -> None:

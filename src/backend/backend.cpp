@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "backend/narrow.h"
 #include "base/refuse.h"
@@ -57,7 +58,10 @@ struct ComputeBackend::State {
   const DeviceOptions options;
   mutable std::mutex mutex;
   std::optional<Device> device;
-  std::unordered_map<Handle, Buffer> buffers;  ///< by Buffer::id()
+  std::unordered_map<Handle, Buffer> buffers;  ///< by Buffer::id(); all of `device`
+
+  /// Under the lock. A lost device is none: init() opens another.
+  bool ready() const noexcept { return device && !device->lost(); }
 
   Device open(std::string_view op) const {
     const std::lock_guard lock(mutex);
@@ -185,14 +189,17 @@ ComputeBackend::~ComputeBackend() = default;
 
 void ComputeBackend::init() {
   if (is_initialized()) return;
-  Device opened = Device::open(state_->options);  // outside the lock: blocks for the driver
+  std::optional<Device> device = Device::open(state_->options);  // outside the lock: blocks for the driver
+  std::unordered_map<Handle, Buffer> buffers;                    // of a lost device; they go after the lock, as it does
   const std::lock_guard lock(state_->mutex);
-  if (!state_->device) state_->device = std::move(opened);
+  if (state_->ready()) return;
+  state_->device.swap(device);
+  state_->buffers.swap(buffers);
 }
 
 bool ComputeBackend::is_initialized() const noexcept {
   const std::lock_guard lock(state_->mutex);
-  return state_->device.has_value();
+  return state_->ready();
 }
 
 Device ComputeBackend::device() const {
@@ -248,6 +255,10 @@ ComputeBackend::Handle ComputeBackend::alloc(std::size_t bytes) {
   Buffer buffer = device.zeros_bytes((bytes + 3) / 4 * 4);
   const Handle handle = buffer.id();
   const std::lock_guard lock(state_->mutex);
+  if (!state_->device || state_->device->id() != device.id()) {  // another thread's init() replaced it
+    throw Error(ErrorCode::device_lost, "alloc: the device was lost meanwhile, and the backend is on another one",
+                "ask again");
+  }
   state_->buffers.emplace(handle, std::move(buffer));
   return handle;
 }
@@ -327,7 +338,7 @@ void ComputeBackend::batched_gemm(Transpose ta, Transpose tb, std::uint64_t m, s
                                   double alpha, Handle a, std::uint64_t lda, std::uint64_t stride_a, Handle b,
                                   std::uint64_t ldb, std::uint64_t stride_b, double beta, Handle c, std::uint64_t ldc,
                                   std::uint64_t stride_c, std::uint64_t batch) {
-  const State::Call call(*state_, "gemm");
+  const State::Call call(*state_, batch == 1 ? "gemm" : "batched_gemm");
   const GemmCall g{ta, tb, m, n, k, batch, alpha, beta};
   const Matrix of_a = stored("a", a, ta, m, k, lda, stride_a);
   const Matrix of_b = stored("b", b, tb, k, n, ldb, stride_b);
@@ -396,7 +407,20 @@ std::uint64_t product(std::string_view op, std::span<const std::uint64_t> length
   return out;
 }
 
-/// D10: the shapes of a convolution against each other.
+/// Runs ops of the library; what they say of an operand they say in the name of `op`, which is what was called.
+template <class F>
+void in_name_of(std::string_view op, F&& work) {
+  try {
+    std::forward<F>(work)();
+  } catch (const Error& e) {
+    const std::string& text = e.message();
+    const std::size_t colon = text.find(": ");
+    if (colon == std::string::npos || text.find(' ') < colon) throw;
+    throw Error(e.code(), std::string(op) + text.substr(colon), e.fix());
+  }
+}
+
+/// The shapes of a convolution against each other.
 void check_conv(std::string_view op, const ComputeBackend::Dims4& in, const ComputeBackend::Dims4& filter,
                 const ComputeBackend::Dims4& out, const ComputeBackend::Dims2& stride,
                 const ComputeBackend::Dims2& padding) {
@@ -597,8 +621,10 @@ void ComputeBackend::gather(Handle in, std::uint64_t rows, std::uint64_t cols, H
   const Tensor i = call.flat("indices", indices, count, DType::u32);
   const Tensor y = call.flat("out", out, times(kOp, count, cols));
   if (count == 0) return;
-  into(reshape(y, Shape{to_signed(count), to_signed(cols)}),
-       [&] { return take(reshape(x, Shape{to_signed(rows), to_signed(cols)}), i, 0); });
+  in_name_of(kOp, [&] {
+    into(reshape(y, Shape{to_signed(count), to_signed(cols)}),
+         [&] { return take(reshape(x, Shape{to_signed(rows), to_signed(cols)}), i, 0); });
+  });
 }
 
 void ComputeBackend::scatter(Handle in, Handle indices, std::uint64_t count, Handle out, std::uint64_t rows,
@@ -613,8 +639,11 @@ void ComputeBackend::scatter(Handle in, Handle indices, std::uint64_t count, Han
   if (count == 0) return;
   // The op gives a new tensor: what it reads, the rows that stay among it, can't be what it writes.
   const Tensor target = reshape(y, Shape{to_signed(rows), to_signed(cols)});
-  const Tensor placed =
-      scatter_nd(target, reshape(i, Shape{to_signed(count), 1}), reshape(x, Shape{to_signed(count), to_signed(cols)}));
+  Tensor placed;
+  in_name_of(kOp, [&] {
+    placed = scatter_nd(target, reshape(i, Shape{to_signed(count), 1}),
+                        reshape(x, Shape{to_signed(count), to_signed(cols)}));
+  });
   if (placed.size() > 0) into(target, [&] { return placed; });
 }
 

@@ -5,13 +5,16 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
+#include "base/byte_size.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
-[[noreturn]] void refuse(const char* name, const std::string& text, const char* fix) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("the environment variable {} is '{}'", name, text), fix);
+[[noreturn]] void refuse(const char* name, const std::string& text, std::string fix) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("the environment variable {} is '{}'", name, text),
+              std::move(fix));
 }
 }  // namespace
 
@@ -24,25 +27,19 @@ std::optional<std::string> env_text(const char* name) {
 std::optional<std::uint64_t> env_count(const char* name) {
   const auto text = env_text(name);
   if (!text) return std::nullopt;
-  static constexpr const char* kFix = "set it to a whole number, with K, M or G behind it where wanted, or unset it";
   std::uint64_t value = 0;
   const char* end = text->data() + text->size();
   const auto [rest, ec] = std::from_chars(text->data(), end, value);
-  if (ec != std::errc()) refuse(name, *text, kFix);
-  unsigned shift = 0;
-  if (rest != end) {
-    switch (*rest) {
-      case 'K':
-      case 'k': shift = 10; break;
-      case 'M':
-      case 'm': shift = 20; break;
-      case 'G':
-      case 'g': shift = 30; break;
-      default: refuse(name, *text, kFix);
-    }
-    if (rest + 1 != end || value > (UINT64_MAX >> shift)) refuse(name, *text, kFix);
-  }
-  return value << shift;
+  if (ec != std::errc() || rest != end) refuse(name, *text, "set it to a whole number, or unset it");
+  return value;
+}
+
+std::optional<std::uint64_t> env_bytes(const char* name) {
+  const auto text = env_text(name);
+  if (!text) return std::nullopt;
+  const std::optional<std::uint64_t> bytes = parse_byte_size(*text);
+  if (!bytes) refuse(name, *text, fmt::format("set it to a number of bytes, as {}, or unset it", kByteSizeForm));
+  return bytes;
 }
 
 std::optional<bool> env_flag(const char* name) {

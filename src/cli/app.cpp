@@ -57,13 +57,31 @@ void check_command(const std::vector<std::string>& words) {
               "use eval, run, info, bench or tune; see weft --help");
 }
 
+/// What the parser says of a faulty option, in plain words.
+std::string usage_text(const CLI::ParseError& error) {
+  std::string text = error.what();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const std::string option = text.substr(0, text.find(':'));
+    if (text.ends_with(" missing")) return option + " is given without a value";
+    constexpr std::string_view kMany = "At Most 1 required but received ";
+    const std::size_t many = text.find(kMany);
+    if (many != std::string::npos) return option + " is given " + text.substr(many + kMany.size()) + " times";
+  }
+  constexpr std::string_view kConversion = "Could not convert: ";
+  const std::size_t value = text.find(" = ");
+  if (text.starts_with(kConversion) && value != std::string::npos) {
+    return text.substr(kConversion.size(), value - kConversion.size()) + " does not take '" + text.substr(value + 3) +
+           "'";
+  }
+  return text;
+}
+
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   const auto used = app.get_subcommands();
   std::string name = "weft";
   if (!used.empty()) name += " " + used.front()->get_name();
-  std::string message = error.what();
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  print_error(Error(ErrorCode::invalid_argument, message, "see " + name + " --help"));
+  print_error(Error(ErrorCode::invalid_argument, usage_text(error), "see " + name + " --help"));
   return kUserError;
 }
 

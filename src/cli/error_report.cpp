@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/env.h"
 #include "cli/app.h"
 #include "expr/utf8.h"
 
@@ -70,7 +71,7 @@ Device open_device(const std::string& adapter, KernelsOf kernels) {
   DeviceOptions options;
   options.adapter = adapter;
   options.library_kernels_only = kernels == KernelsOf::library;
-  if (std::getenv("WEFT_WAIT_TIMEOUT") == nullptr) options.wait_timeout = std::chrono::hours(24 * 365);
+  if (!env_text("WEFT_WAIT_TIMEOUT")) options.wait_timeout = std::chrono::hours(24 * 365);
   try {
     return Device::open(options);
   } catch (const Error& error) {

@@ -82,9 +82,15 @@ void check_names(const Job& job, const std::string& source) {
                        suggestion(name, declared), list_of(declared)),
            "use the names of the source");
   };
+  const auto check_elements = [](const std::string& name, const Shape& shape) {
+    if (element_count(shape) > 0) return;
+    refuse(fmt::format("'{}' has shape {}: a kernel binds no array without elements", name, to_string(shape)),
+           "leave the kernel out where there is nothing to do");
+  };
   std::vector<std::string> given;
   for (const auto& [name, array] : job.inputs) {
     check_declared(name, "an input");
+    check_elements(name, array.shape);
     given.push_back(name);
   }
   for (const OutputArray& a : job.arrays) {
@@ -95,6 +101,7 @@ void check_names(const Job& job, const std::string& source) {
     if (!find_binding(job, a.name)->info.writable) {
       refuse(fmt::format("--out {}: the source only reads it", a.name), "declare it var<storage, read_write>");
     }
+    check_elements(a.name, a.shape);
     given.push_back(a.name);
   }
   std::vector<std::string> missing;
@@ -322,7 +329,7 @@ void add_run(CLI::App& app) {
   command->add_option("--entry", options->entry, "The entry point (main)");
   add_common_options(*command, options->common);
   command->footer(
-      "Example:\n"
+      "Examples:\n"
       "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 --groups 4 -o y=out.npy\n"
       "  weft run saxpy.wgsl x=x.npy y=y.npy --param a=2.0 --param n=1000 -o y=out.npy --profile --trace trace.json\n"
       "  weft run mul.wgsl x=x.npy y=y.npy --out z:float32:1024,1024 --set TILE=16 --param n=1024 -o z=z.npy\n"

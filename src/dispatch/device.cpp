@@ -26,11 +26,11 @@ TuningMode tuning_of_environment() {
 /// Fills what the caller left open: the environment first, then the default.
 DeviceOptions complete(DeviceOptions o) {
   if (o.adapter.empty()) o.adapter = env_text("WEFT_ADAPTER").value_or("");
-  if (o.pool_bytes == 0) o.pool_bytes = env_count("WEFT_POOL_BYTES").value_or(0);
+  if (o.pool_bytes == 0) o.pool_bytes = env_bytes("WEFT_POOL_BYTES").value_or(0);
   if (o.bind_groups == 0) o.bind_groups = env_count("WEFT_BIND_GROUPS").value_or(256);
   if (o.pipelines == 0) o.pipelines = env_count("WEFT_PIPELINES").value_or(1024);
   if (o.batch_dispatches == 0) o.batch_dispatches = env_count("WEFT_BATCH_DISPATCHES").value_or(0);
-  if (o.batch_bytes == 0) o.batch_bytes = env_count("WEFT_BATCH_BYTES").value_or(std::uint64_t{1} << 30);
+  if (o.batch_bytes == 0) o.batch_bytes = env_bytes("WEFT_BATCH_BYTES").value_or(std::uint64_t{1} << 30);
   if (o.wait_timeout.count() == 0) {
     o.wait_timeout = env_duration("WEFT_WAIT_TIMEOUT").value_or(std::chrono::seconds(30));
     if (o.wait_timeout.count() == 0) {  // every call that waits would fail

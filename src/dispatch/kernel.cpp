@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -78,8 +79,12 @@ std::string names_of(const std::vector<BindingInfo>& bindings) {
 
 /// The scalar that a binding's elements are made of: "array<vec4<f32>>" gives "f32"; empty when it is a struct.
 std::string_view scalar_of(std::string_view type) {
-  for (std::string_view name : {"f32", "i32", "u32", "f16"}) {
-    if (type.find(name) != std::string_view::npos) return name;
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (std::string_view name : {"f32", "i32", "u32", "f16"}) {  // as words: a struct may be called Pair_f32
+    for (std::size_t at = 0; (at = type.find(name, at)) != std::string_view::npos; at += name.size()) {
+      const std::size_t end = at + name.size();
+      if ((at == 0 || !is_word(type[at - 1])) && (end == type.size() || !is_word(type[end]))) return name;
+    }
   }
   if (type.starts_with("array<vec") || type.starts_with("vec")) {
     const std::size_t v = type.find("vec");

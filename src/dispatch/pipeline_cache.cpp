@@ -85,7 +85,7 @@ PipelineCache::Entry PipelineCache::get_or_compile(const PipelineKey& key, const
     try {
       promise.set_value(compile(key, label));
     } catch (...) {
-      forget(text);  // first, so that nobody finds the failure after its waiters had it (D39)
+      forget(text);  // first, so that nobody finds the failure after its waiters had it
       promise.set_exception(std::current_exception());
     }
   }

@@ -48,7 +48,7 @@ struct Params { word: u32, mask: u32, value: u32 }
 )";
 
 /// Changes some bytes of one word on the device, in order with recorded work: the queue can write whole words only, and
-/// the others must keep what they hold (D7).
+/// the others must keep what they hold.
 void patch_word(DeviceState& device, const std::shared_ptr<detail::BufferState>& to, std::uint64_t word,
                 std::uint32_t mask, std::uint32_t value) {
   const Kernel kernel = dispatch::library_kernel(device, "patch_word", [] {
@@ -111,6 +111,12 @@ bool Readback::ready() {
   return s.map->status.load(std::memory_order_acquire) != webgpu::Gpu::MapStatus::pending || s.device->gpu.lost();
 }
 
+void detail::refuse_host_elements(std::size_t count, std::size_t element_size) {
+  throw Error(ErrorCode::out_of_memory,
+              fmt::format("read: the host has no room for {} elements of {} bytes", count, element_size),
+              "free memory, or read the array in parts");
+}
+
 void Readback::wait(ReadOptions options) {
   State& s = state_of(state_);
   if (!s.staging) return;
@@ -124,8 +130,10 @@ void Readback::wait(ReadOptions options) {
   if (status == webgpu::Gpu::MapStatus::ready) return;
   s.device->gpu.check_alive("read");
   if (status == webgpu::Gpu::MapStatus::failed) {
-    throw Error(ErrorCode::internal, fmt::format("read: mapping the staging buffer failed: {}", s.map->message),
-                "read again; if it stays, report this");
+    throw Error(ErrorCode::internal,
+                fmt::format("read of {} bytes: mapping the staging buffer failed: {}", s.size, s.map->message),
+                "read again; if it stays, report this: the buffer has copy_src and the staging buffer map_read, as "
+                "they must");
   }
   if (!in_time) {
     throw Error(ErrorCode::timed_out,

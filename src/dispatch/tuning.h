@@ -1,6 +1,7 @@
 // Which plan an op takes for which shapes, where that was measured (weft/tune.h) and not left to the op's own rules.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -33,6 +34,10 @@ struct TuningPlan {
 std::uint32_t size_class(std::uint64_t length) noexcept;
 constexpr std::uint64_t class_length(std::uint32_t size_class) noexcept {
   return std::uint64_t{1} << size_class;
+}
+/// The length at which the class of `length` is measured, where classes from `most` on are one.
+inline std::uint64_t typical_length(std::uint64_t length, std::uint32_t most) noexcept {
+  return class_length(std::min(size_class(length), most));
 }
 
 /// Names a shape class, in words: "matmul float32 gpu nt m12 n12 k10 b0". The first word is the op. Made without

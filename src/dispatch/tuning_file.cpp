@@ -83,7 +83,7 @@ TuningFile::TuningFile(fs::path root, const std::string& identity)
     : root_(std::move(root)), name_(BlobCache::folder_name(identity)) {}
 
 std::optional<TuningFile> TuningFile::of(const std::string& identity) {
-  if (!env_flag("WEFT_CACHE").value_or(true) || env_count("WEFT_CACHE_BYTES") == std::uint64_t{0}) return std::nullopt;
+  if (!env_flag("WEFT_CACHE").value_or(true) || env_bytes("WEFT_CACHE_BYTES") == std::uint64_t{0}) return std::nullopt;
   const fs::path root = BlobCache::default_root();
   if (root.empty()) return std::nullopt;
   return TuningFile(root / "tuning", identity);

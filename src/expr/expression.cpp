@@ -131,7 +131,8 @@ std::string size_text(std::uint64_t bytes) {
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.4g} {}", value, kUnits[unit]);
+  if (unit == 0) return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s");
+  return fmt::format("{:.4g} {}", value, kUnits[unit]);
 }
 
 /// "the input 'x'", else the text that makes the value.

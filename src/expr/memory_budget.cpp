@@ -28,7 +28,7 @@ std::uint64_t free_host_memory() {
 }  // namespace
 
 MemoryBudget memory_budget(const Device& device, std::uint64_t wanted) {
-  if (wanted == 0) wanted = env_count("WEFT_MEMORY_BYTES").value_or(0);
+  if (wanted == 0) wanted = env_bytes("WEFT_MEMORY_BYTES").value_or(0);
   if (wanted != 0) return {wanted, wanted};
   const AdapterType type = device.adapter().type;
   if (type != AdapterType::cpu && type != AdapterType::integrated) return {kUnknown, 0};

@@ -31,6 +31,12 @@ std::int64_t to_integer(const Scalar& x) {
               "write one of the numbers with a decimal point");
 }
 
+std::int64_t negated(std::int64_t a, std::string_view what) {
+  std::int64_t r = 0;
+  if (__builtin_sub_overflow(std::int64_t{0}, a, &r)) overflow(what);
+  return r;
+}
+
 [[noreturn]] void division_by_zero() {
   throw Error(ErrorCode::invalid_argument, "division by zero", "divide by another number");
 }
@@ -68,7 +74,7 @@ std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
 double float_power(double a, double b) {
   if (a == 0 && b < 0) division_by_zero();
   if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b)) {
-    throw Error(ErrorCode::invalid_argument, "a negative number to a broken power is complex",
+    throw Error(ErrorCode::invalid_argument, "a negative number to a fractional power is complex",
                 "use abs() or a whole exponent");
   }
   const double result = std::pow(a, b);
@@ -100,7 +106,7 @@ Scalar fold_integers(Binary op, std::int64_t a, std::int64_t b, bool both_bool) 
       return static_cast<double>(a) / static_cast<double>(b);
     case Binary::floor_divide:
       if (b == 0) division_by_zero();
-      if (b == -1) return fold_integers(Binary::subtract, 0, a, false);
+      if (b == -1) return negated(a, "the quotient");
       return floor_divide(a, b);
     case Binary::remainder:
       if (b == 0) division_by_zero();
@@ -245,8 +251,8 @@ Scalar fold(Unary op, const Scalar& x) {
   if (is_float(x)) return fold_float(op, d);
   const std::int64_t i = to_integer(x);
   switch (op) {
-    case Unary::negative: return fold_integers(Binary::subtract, 0, i, false);
-    case Unary::abs: return i < 0 ? fold_integers(Binary::subtract, 0, i, false) : Scalar(i);
+    case Unary::negative: return negated(i, "the negative");
+    case Unary::abs: return i < 0 ? negated(i, "the absolute value") : i;
     case Unary::sign: return std::int64_t{(i > 0) - (i < 0)};
     case Unary::square: return fold_integers(Binary::multiply, i, i, false);
     case Unary::invert: return ~i;

@@ -104,7 +104,9 @@ std::string describe(const Value& value, const Graph& graph) {
     std::string operator()(const None&) const { return "None"; }
     std::string operator()(const Scalar& s) const { return fmt::format("the number {}", to_string(s)); }
     std::string operator()(const TensorRef& t) const {
-      return fmt::format("a {} array of shape {}", to_string(graph.dtype(t.id)), to_string(graph.shape(t.id)));
+      const DType dtype = graph.dtype(t.id);
+      return fmt::format("{} {} array of shape {}", dtype == DType::i32 ? "an" : "a", to_string(dtype),
+                         to_string(graph.shape(t.id)));
     }
     std::string operator()(const DType& t) const { return fmt::format("the dtype {}", to_string(t)); }
     std::string operator()(const std::string& s) const { return fmt::format("the text '{}'", excerpt(s)); }
@@ -587,6 +589,8 @@ bool is_module_access(const Program& program, const Attribute& attribute,
          !inputs.contains(prefix->value);
 }
 
+constexpr std::string_view kProperties[] = {"shape", "ndim", "size", "T", "dtype"};
+
 }  // namespace
 
 Value Translator::attribute(const Node& node) {
@@ -603,10 +607,11 @@ Value Translator::attribute(const Node& node) {
   if (method != nullptr && method->is_method) {
     fail(attribute.name_span, "a method without its call", "", fmt::format("write {}()", attribute.name));
   }
-  static constexpr std::string_view kProperties[] = {"shape", "ndim", "size", "T", "dtype"};
   const auto near = nearest(attribute.name, kProperties);
-  fail(attribute.name_span, "unknown attribute", fmt::format("{} has no such", describe(object, graph_)),
-       near ? fmt::format("did you mean '{}'", *near) : "use shape, ndim, size, T, dtype, or a method");
+  fail(attribute.name_span, "unknown attribute",
+       near ? fmt::format("did you mean '{}'", *near)
+            : fmt::format("{} has no attribute '{}'", describe(object, graph_), excerpt(attribute.name)),
+       near ? fmt::format("write {}", *near) : "use shape, ndim, size, T, dtype, or a method");
 }
 
 const Function& Translator::function_named(std::string_view name, Span span) {
@@ -647,6 +652,10 @@ const Function& Translator::callee(const Call& call, std::optional<Value>& self)
   if (f != nullptr) {
     fail(attribute->name_span, "unknown method", fmt::format("{} is a function, not a method", f->name),
          fmt::format("write {}(x)", f->name));
+  }
+  if (std::find(std::begin(kProperties), std::end(kProperties), attribute->name) != std::end(kProperties)) {
+    fail(attribute->name_span, "not a method", fmt::format("'{}' is called, and is none", attribute->name),
+         fmt::format("write {} without parentheses", attribute->name));
   }
   std::vector<std::string_view> names;
   for (const Function& each : functions()) {

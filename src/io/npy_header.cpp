@@ -164,10 +164,29 @@ std::pair<std::string_view, std::string_view> foreign_type(std::string_view code
   return {};
 }
 
+/// The list or tuple that `text` begins with; all of it where that is never closed.
+std::string_view bracketed(std::string_view text) {
+  int open = 0;
+  char quote = '\0';
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (c == '[' || c == '(') {
+      ++open;
+    } else if ((c == ']' || c == ')') && --open == 0) {
+      return text.substr(0, i + 1);
+    }
+  }
+  return text;
+}
+
 void parse_descr(Scanner& in, ArrayLayout& layout, std::string_view name) {
   // numpy writes a list of fields for a structured type; a tuple stands for a sub-array type.
   if (in.peek() == '[' || in.peek() == '(') {
-    unsupported(name, fmt::format("structured dtype {}", printable(in.rest().substr(0, in.rest().find('\n')), 120)),
+    unsupported(name, fmt::format("structured dtype {}", printable(bracketed(in.rest()), 120)),
                 "save each field as an array of its own");
   }
   const std::string_view descr = in.string("descr");

@@ -143,7 +143,8 @@ ArrayLayout layout_of(const TensorEntry& tensor, std::string_view shown) {
   ArrayLayout layout;
   const std::optional<FileDType> dtype = element_type(tensor.dtype);
   if (!dtype) {
-    unsupported(shown, fmt::format("dtype '{}'", printable(tensor.dtype, 60)), "save the tensor as F32 or F16");
+    unsupported(shown, fmt::format("dtype '{}' is none that Weft reads", printable(tensor.dtype, 60)),
+                "save the tensor as F32 or F16");
   }
   layout.dtype = *dtype;
   if (tensor.shape.size() > kMaxRank) {

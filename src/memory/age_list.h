@@ -13,7 +13,7 @@ struct AgeLinks {
 };
 
 /// Items of T linked through their member `Links`, newest to oldest. Owns none of them: giving memory back must not
-/// fail, so what holds it can't ask the host for more (A49).
+/// fail, so what holds it can't ask the host for more.
 template <class T, AgeLinks<T> T::* Links>
 class AgeList {
  public:

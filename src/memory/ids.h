@@ -1,4 +1,4 @@
-// Process-wide identities. Each kind starts at 1, only counts up, and is never reused (A1, A6, A14).
+// Process-wide identities. Each kind starts at 1, only counts up, and is never reused.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ class Memory;
 namespace weft::detail {
 
 /// Behind a Buffer. The destructor takes it out of the registry, then hands the allocation back to the pool if the
-/// device's memory still lives, and else releases it (A15).
+/// device's memory still lives, and else releases it.
 struct BufferState {
   BufferState() = default;
   BufferState(const BufferState&) = delete;
@@ -42,14 +42,14 @@ struct BufferState {
 
 namespace weft::memory {
 
-/// Where a read of [offset, offset + size) of a buffer goes (A28): copies start and end at multiples of 4.
+/// Where a read of [offset, offset + size) of a buffer goes: copies start and end at multiples of 4.
 struct ReadPlan {
   std::uint64_t copy_offset = 0;
   std::uint64_t copy_size = 0;
   std::uint64_t trim = 0;  ///< bytes of the copy in front of the first wanted one
 };
 
-/// Checks in the order of A27 and plans a read. `size` 0 gives a plan with copy_size 0.
+/// Checks usage, then range, and plans a read. `size` 0 gives a plan with copy_size 0.
 ReadPlan plan_read(const detail::BufferState& buffer, std::uint64_t offset, std::uint64_t size);
 
 class Memory : public std::enable_shared_from_this<Memory> {

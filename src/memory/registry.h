@@ -18,7 +18,7 @@ struct Found {
   std::uint64_t owner = 0;
   std::shared_ptr<detail::BufferState> state;  ///< null when the last handle is just going
 };
-/// No lock is held when this returns, so dropping the result may run any destructor (A3).
+/// No lock is held when this returns, so dropping the result may run any destructor.
 std::optional<Found> find_buffer(std::uint64_t id);
 
 }  // namespace weft::memory

@@ -12,6 +12,7 @@
 #include "ops/attention_tuning.h"
 #include "ops/infer_attention.h"
 #include "ops/launch.h"
+#include "ops/matmul.h"
 #include "ops/result.h"
 #include "ops/rows.h"
 #include "weft/error.h"
@@ -41,10 +42,6 @@ struct MergeParams {
   float not_a_number;
 };
 
-constexpr std::uint32_t word(std::int64_t v) {
-  return static_cast<std::uint32_t>(v);
-}
-
 /// What one call works on. q, k, v have an innermost stride of 1; the mask is broadcast to the scores.
 struct Operands {
   Tensor q, k, v, mask, lengths, out;
@@ -63,7 +60,8 @@ std::uint64_t all_rows(const AttentionShape& s) {
 }
 
 AttentionDevice kernels_of(const Device& device) {
-  return {cpu_kernels(device), is_cpu(device), device.limits(), device.features()};
+  return {cpu_kernels(device), is_cpu(device), device.limits(), device.features(),
+          static_cast<bool>(usable_unit(device, DType::f16))};
 }
 
 /// By the rules.

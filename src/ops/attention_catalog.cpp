@@ -5,6 +5,7 @@
 #include "ops/attention_plan.h"
 #include "ops/catalog.h"
 #include "ops/launch.h"
+#include "ops/matmul.h"
 
 namespace weft::ops {
 namespace {
@@ -26,6 +27,7 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
   for (const bool short_walks : {false, true}) {
     if (short_walks && !is_cpu(device)) continue;
     for (const AttentionSpec& spec : attention_specs(device.limits(), device.features(), short_walks)) {
+      if (spec.matrix && !usable_unit(device, DType::f16)) continue;
       // Of what takes a CPU's compiler long, matrix kernels written out and many rows, the smallest.
       const bool large_matrix = spec.matrix && (spec.matrix->depth * spec.matrix->columns > 32 * 32 || spec.partial);
       const bool long_text = !spec.rolled && (large_matrix || (spec.tier == AttentionTier::row && spec.rows > 4));

@@ -19,10 +19,6 @@ constexpr std::uint32_t kThreads = 128;  // gpu: 16 along keys and columns, 8 al
 constexpr std::uint32_t kKeys = 64;      // of a tile: four of a thread, 16 apart
 constexpr std::uint32_t kDepth = 16;     // of the head dimension, or keys, that stand in workgroup memory at once
 
-std::string number(std::uint32_t n) {
-  return fmt::format("{}u", n);
-}
-
 /// Four elements side by side from d on; zeros from `length` on.
 std::string fetch(char of, std::string_view length, bool quads) {
   if (quads) {
@@ -88,7 +84,7 @@ fn store(p: Place, row: u32, column: u32, sums: vec4<f32>, l: f32) {
 }
 
 /// `text` for each of 0 .. count - 1, with $R for the number.
-std::string each(std::uint32_t count, const std::string& text) {
+std::string each_row(std::uint32_t count, const std::string& text) {
   std::string out;
   for (std::uint32_t i = 0; i < count; ++i) out += fill(text, {{"$R", std::to_string(i)}});
   return out;
@@ -148,16 +144,16 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   if (t == 0u) { atomicStore(&odd_values, 0u); }
 )",
                {{"$TILE", number(tile_rows)}, {"$COLUMNS", number(s.value_columns)}});
-  text += each(rows, fill(R"(
+  text += each_row(rows, fill(R"(
   let row$R = first_row + y * $ROWS + $Ru;
   let limit$R = limit_of(min(row$R, params.rows - 1u) % params.queries, length);
   let mask$R = mask_start(p, min(row$R, params.rows - 1u));
 )",
-                          {{"$ROWS", number(rows)}}));
+                              {{"$ROWS", number(rows)}}));
   for (std::uint32_t r = 0; r < rows; ++r) {
     for (std::uint32_t c = 0; c < column_quads; ++c) text += fmt::format("  var o{}_{} = vec4<f32>();\n", r, c);
   }
-  text += each(vectors, "  var m$R = Rows(kLowest);\n  var l$R = Rows();\n");
+  text += each_row(vectors, "  var m$R = Rows(kLowest);\n  var l$R = Rows();\n");
   // What the thread brings: the first half keys, the others queries; blocks of four by four, turned on the way.
   text += "  let brings_keys = t < 64u;\n  let bring = t % 64u / 4u;\n  let bring_depth = t % 4u * 4u;\n";
   const std::uint32_t bringers = scalar ? tile_rows * 4 : tile_rows;
@@ -167,18 +163,18 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
   }
 
   text += fmt::format("  for (var j0 = share; j0 < end; j0 += {}u) {{\n", kKeys);
-  text += each(rows, "    var s$R = vec4<f32>();\n");
-  text += each(4, "    let bring_k$R = k_start + min(j0 + bring + $Ru * 16u, params.keys - 1u) * params.k_row;\n");
+  text += each_row(rows, "    var s$R = vec4<f32>();\n");
+  text += each_row(4, "    let bring_k$R = k_start + min(j0 + bring + $Ru * 16u, params.keys - 1u) * params.k_row;\n");
   text +=
       fmt::format("    for (var d0 = 0u; d0 < params.dim; d0 += {}u) {{\n      let d = d0 + bring_depth;\n", kDepth);
-  text += "      if (brings_keys) {\n" + each(4, "        let k$R = fetch_k(bring_k$R, d);\n");
+  text += "      if (brings_keys) {\n" + each_row(4, "        let k$R = fetch_k(bring_k$R, d);\n");
   for (char c : kComponents) {
     text += fmt::format(
         "        key_stage[(bring_depth + {}u) * {}u + bring] = vec4<f32>(k0.{c}, k1.{c}, k2.{c}, k3.{c});\n",
         kComponents.find(c), kKeys / 4 + 1, fmt::arg("c", c));
   }
   text += fmt::format("      }} else if (t < {}u) {{\n", 64 + bringers);
-  text += each(scalar ? 1 : 4, "        let q$R = fetch_q(bring_q$R, d);\n");
+  text += each_row(scalar ? 1 : 4, "        let q$R = fetch_q(bring_q$R, d);\n");
   for (char c : kComponents) {
     const std::string value =
         scalar ? fmt::format("q0.{}", c) : fmt::format("vec4<f32>(q0.{c}, q1.{c}, q2.{c}, q3.{c})", fmt::arg("c", c));
@@ -198,16 +194,17 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
 
   // Scores of keys j, j + 16, j + 32, j + 48.
   text += "    let j = j0 + x;\n    let js = vec4<u32>(j, j + 16u, j + 32u, j + 48u);\n";
-  text += each(rows, "    s$R *= params.scale;\n");
+  text += each_row(rows, "    s$R *= params.scale;\n");
   text += "    if (params.softcap > 0.0) {\n" +
-          each(rows, "      s$R = vec4<f32>(capped(s$R.x), capped(s$R.y), capped(s$R.z), capped(s$R.w));\n") +
+          each_row(rows, "      s$R = vec4<f32>(capped(s$R.x), capped(s$R.y), capped(s$R.z), capped(s$R.w));\n") +
           "    }\n";
   text += "    if (params.mask_kind != 0u) {\n      let at = min(js, vec4<u32>(params.keys - 1u)) * params.mask_key;\n";
-  text += each(rows, R"(      s$R = vec4<f32>(masked(s$R.x, mask$R + at.x), masked(s$R.y, mask$R + at.y),
+  text += each_row(rows, R"(      s$R = vec4<f32>(masked(s$R.x, mask$R + at.x), masked(s$R.y, mask$R + at.y),
                       masked(s$R.z, mask$R + at.z), masked(s$R.w, mask$R + at.w));
 )");
   text += "    }\n";
-  text += each(rows, "    s$R = select(vec4<f32>(params.minus_infinity), s$R, js < vec4<u32>(min(limit$R, end)));\n");
+  text +=
+      each_row(rows, "    s$R = select(vec4<f32>(params.minus_infinity), s$R, js < vec4<u32>(min(limit$R, end)));\n");
 
   // The largest of each row, over the 16 threads that share it.
   const auto per_vector = [&](std::string_view value) {
@@ -222,14 +219,15 @@ fn counted(v: vec4<f32>, w: f32) -> vec4<f32> { return select(v, vec4<f32>(), bi
     return out;
   };
   text += per_vector("max(max(s$R.x, s$R.y), max(s$R.z, s$R.w))");
-  text += "    workgroupBarrier();\n" + each(vectors, "    var high$R = m$R;\n");
+  text += "    workgroupBarrier();\n" + each_row(vectors, "    var high$R = m$R;\n");
   text += fmt::format("    for (var i = 0u; i < {}; i++) {{\n", turns);
   for (std::uint32_t i = 0; i < vectors; ++i) {
     text += fmt::format("      high{0} = max(high{0}, row_stage[i * {1}u + y * {2}u + {0}u]);\n", i, line, vectors);
   }
   text += "    }\n";
   const std::string exp_rows = scalar ? "exp_1" : "exp_4";
-  text += each(vectors, "    let fade$R = " + exp_rows + "(m$R - high$R);\n    m$R = high$R;\n    l$R *= fade$R;\n");
+  text +=
+      each_row(vectors, "    let fade$R = " + exp_rows + "(m$R - high$R);\n    m$R = high$R;\n    l$R *= fade$R;\n");
   for (std::uint32_t r = 0; r < rows; ++r) {
     text += fill(R"(    let e$R = exp_4(s$R - vec4<f32>($M));
     $L = select($L + ((e$R.x + e$R.y) + (e$R.z + e$R.w)), params.not_a_number,
@@ -330,7 +328,7 @@ std::string lane_source(const AttentionSpec& s) {
   const auto per_four = [&](const std::string& text) {  // with $K for the number of the four, and $R
     std::string out;
     for (std::uint32_t i = 0; i < fours; ++i) out += fill(text, {{"$K", std::to_string(i)}});
-    return each(rows, out);
+    return each_row(rows, out);
   };
   std::string text = head(s) + attention_entry(kLanes);
   text += fill(R"(
@@ -347,7 +345,7 @@ std::string lane_source(const AttentionSpec& s) {
                 {"$FIRST_ROW", fmt::format("p.tile * {}u{}", rows * (s.shares ? 1 : kLanes), s.shares ? "" : " + t")},
                 {"$TILE", std::to_string(rows * fours)},
                 {"$ROWS", std::to_string(rows)}});
-  text += each(rows, fill(R"(
+  text += each_row(rows, fill(R"(
   let row$R = first_row + $Ru * $STEP;
   let safe$R = min(row$R, params.rows - 1u);
   let limit$R = limit_of(safe$R % params.queries, length);
@@ -360,16 +358,16 @@ std::string lane_source(const AttentionSpec& s) {
   var l$R = 0.0;
   var odd$R = false;
 )",
-                          {{"$STEP", number(s.shares ? 1 : kLanes)}}));
+                              {{"$STEP", number(s.shares ? 1 : kLanes)}}));
   text += "  let quads = (params.value_dim + 3u) / 4u;\n  for (var c = 0u; c < quads; c++) {\n" +
-          each(rows, "    if (live$R) { sums[sums_at$R + c] = vec4<f32>(); }\n") + "  }\n";
+          each_row(rows, "    if (live$R) { sums[sums_at$R + c] = vec4<f32>(); }\n") + "  }\n";
   text +=
       fmt::format("  end = min(end, begin + params.chunk);\n  for (var j0 = begin; j0 < end; j0 += {}u) {{\n", keys);
-  text += each(keys, R"(    let key$R = min(j0 + $Ru, params.keys - 1u);
+  text += each_row(keys, R"(    let key$R = min(j0 + $Ru, params.keys - 1u);
     let k_at$R = k_start + key$R * params.k_row;
 )");
   text += per_four("    var s$R_$K = vec4<f32>();\n");
-  text += "    for (var d = 0u; d < params.dim; d += 4u) {\n" + each(rows, "      let q$R = fetch_q(q_at$R, d);\n");
+  text += "    for (var d = 0u; d < params.dim; d += 4u) {\n" + each_row(rows, "      let q$R = fetch_q(q_at$R, d);\n");
   for (std::uint32_t i = 0; i < keys; ++i) {
     text += fmt::format("      let k{0} = fetch_k(k_at{0}, d);\n", i);
     for (std::uint32_t r = 0; r < rows; ++r) {
@@ -415,9 +413,9 @@ std::string lane_source(const AttentionSpec& s) {
   // scaled.
   text += "    let js = vec4<u32>(j0, j0 + 1u, j0 + 2u, j0 + 3u);\n    var grows = false;\n";
   for (std::uint32_t i = 0; i < fours; ++i) {
-    text += each(rows, fmt::format("    s$R_{0} = select(vec4<f32>(params.minus_infinity), s$R_{0}, js + {1}u < "
-                                   "vec4<u32>(min(limit$R, end)));\n",
-                                   i, i * 4));
+    text += each_row(rows, fmt::format("    s$R_{0} = select(vec4<f32>(params.minus_infinity), s$R_{0}, js + {1}u < "
+                                       "vec4<u32>(min(limit$R, end)));\n",
+                                       i, i * 4));
   }
   for (std::uint32_t r = 0; r < rows; ++r) {
     std::string high = fmt::format("s{}_0", r);
@@ -435,20 +433,20 @@ std::string lane_source(const AttentionSpec& s) {
                         r, high, odd);
   }
   text += "    for (var once = grows; once; once = false) {\n";
-  text += each(rows, R"(      let next$R = select(m$R, high$R, grows$R);
+  text += each_row(rows, R"(      let next$R = select(m$R, high$R, grows$R);
       let fade$R = exp_1(m$R - next$R);
       m$R = next$R;
       l$R *= fade$R;
 )");
   text += "      for (var c = 0u; c < quads; c++) {\n";
-  text += each(rows, "        if (live$R) { sums[sums_at$R + c] *= fade$R; }\n") + "      }\n    }\n";
+  text += each_row(rows, "        if (live$R) { sums[sums_at$R + c] *= fade$R; }\n") + "      }\n    }\n";
   // Values of unseen keys are read as zeros: a NaN among them must not count.
   text += per_four(R"(    let w$R_$K = exp_4(s$R_$K - vec4<f32>(m$R));
     let seen$R_$K = select(vec4<u32>(0xffffffffu), vec4<u32>(), bitcast<vec4<u32>>(s$R_$K) == vec4<u32>(0xff800000u));
     l$R += (w$R_$K.x + w$R_$K.y) + (w$R_$K.z + w$R_$K.w);
 )");
-  text += each(keys, "    let v_at$R = v_start + key$R * params.v_row;\n");
-  text += "    for (var c = 0u; c < quads; c++) {\n" + each(rows, "      var sum$R = sums[sums_at$R + c];\n");
+  text += each_row(keys, "    let v_at$R = v_start + key$R * params.v_row;\n");
+  text += "    for (var c = 0u; c < quads; c++) {\n" + each_row(rows, "      var sum$R = sums[sums_at$R + c];\n");
   for (std::uint32_t i = 0; i < keys; ++i) {
     text += fmt::format("      let v{0} = bitcast<vec4<u32>>(fetch_v(v_at{0}, c * 4u));\n", i);
     for (std::uint32_t r = 0; r < rows; ++r) {
@@ -458,8 +456,8 @@ std::string lane_source(const AttentionSpec& s) {
           r, i / 4, kComponents[i % 4], i);
     }
   }
-  text += each(rows, "      if (live$R) { sums[sums_at$R + c] = sum$R; }\n") + "    }\n  }\n";
-  text += each(rows, R"(  if (live$R) {
+  text += each_row(rows, "      if (live$R) { sums[sums_at$R + c] = sum$R; }\n") + "    }\n  }\n";
+  text += each_row(rows, R"(  if (live$R) {
     stats[part * params.all_rows + flat_row(p, row$R)] = vec2<f32>(m$R, select(l$R, params.not_a_number, odd$R));
   }
 )");

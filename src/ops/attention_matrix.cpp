@@ -16,8 +16,10 @@ namespace {
 
 using Tile = AttentionMatrixTile;
 
-// Rows of workgroup memory are longer than what they hold by 16 bytes: rows below each other then start in different
-// memory banks.
+// Workgroup memory holds items of 16 bytes, eight f16 or four f32, which threads read and write whole; matrices are
+// read from there in their own type, with offsets and strides in items. Rows are longer than what they hold by one
+// item: rows below each other then start in different memory banks.
+constexpr std::uint32_t kHalves = 8, kFloats = 4;
 
 /// Elements of a row, f16.
 std::uint32_t key_line(const Tile& t) {
@@ -36,17 +38,6 @@ std::uint32_t score_line(const Tile& t) {
 /// Of the array that holds keys, and values too when they take turns in it.
 std::uint32_t key_elements(const Tile& t) {
   return t.keys * (t.shared ? std::max(key_line(t), value_line(t)) : key_line(t));
-}
-
-std::string number(std::uint32_t n) {
-  return fmt::format("{}u", n);
-}
-
-/// `text` for each of 0 .. count - 1, with $I for the number.
-std::string each(std::uint32_t count, const std::string& text) {
-  std::string out;
-  for (std::uint32_t i = 0; i < count; ++i) out += fill(text, {{"$I", std::to_string(i)}});
-  return out;
 }
 
 /// Eight elements side by side from d on, two to a word; zeros from `length` on.
@@ -139,8 +130,8 @@ bool attention_matrix_fits(const Tile& t, const Limits& limits) {
   if (!divides(t.n, t.keys) || !divides(t.k, t.keys) || !divides(t.k, t.depth) || !divides(8, t.depth)) return false;
   if (!divides(t.keys, t.columns) || !divides(8, t.columns) || !divides(t.n, t.columns)) return false;
   const std::uint32_t parts = t.lanes / t.m;  // lanes of a row
-  if (!divides(parts, t.keys) || !divides(4, t.keys / parts)) return false;
-  if (!divides(parts, t.n)) return false;
+  if (!divides(parts, t.keys) || !divides(kHalves, t.keys / parts)) return false;
+  if (!divides(kHalves, t.n) || !divides(kHalves, t.k)) return false;
   const std::uint32_t threads = t.subgroups * t.lanes;
   return threads <= limits.max_workgroup_invocations && threads <= limits.max_workgroup_size_x &&
          attention_matrix_bytes(t) <= limits.max_workgroup_storage;
@@ -247,37 +238,47 @@ std::string attention_matrix_source(const AttentionSpec& spec) {
 
   std::string text = head(spec);
   const std::string_view value_array = tile.shared ? "keys" : "values";
-  text += fmt::format("var<workgroup> keys: array<f16, {}>;{}\n", key_elements(tile),
+  text += fmt::format("var<workgroup> keys: array<vec4<u32>, {}>;{}\n", key_elements(tile) / kHalves,
                       tile.shared ? "  // in turn with values" : "");
-  if (!tile.shared) text += fmt::format("var<workgroup> values: array<f16, {}>;\n", tile.keys * value_line(tile));
-  text += fmt::format(R"(var<workgroup> scores: array<f32, {}>;   // and sums, where threads must see them
-var<workgroup> weights: array<f16, {}>;
+  if (!tile.shared) {
+    text += fmt::format("var<workgroup> values: array<vec4<u32>, {}>;\n", tile.keys * value_line(tile) / kHalves);
+  }
+  text += fmt::format(R"(var<workgroup> scores: array<vec4<f32>, {}>;   // and sums, where threads must see them
+var<workgroup> weights: array<vec4<u32>, {}>;
 var<workgroup> row_sums: array<f32, {}>;
 var<workgroup> odd_blocks: array<u32, {}>;  // by subgroup
 var<workgroup> flags: array<u32, {}>;
 )",
-                      tile_rows * score_line(tile), tile_rows * weight_line(tile), tile_rows, tile.subgroups,
-                      tile.subgroups);
+                      tile_rows * score_line(tile) / kFloats, tile_rows * weight_line(tile) / kHalves, tile_rows,
+                      tile.subgroups, tile.subgroups);
   text += R"(
 const kLog2e = 1.4426950408889634;
 const kScale = 1u;  // some sums must be scaled
 const kOdd = 2u;    // some values are NaN or infinite
 // Bits 15 and 31 of a sum of a word's halves that are NaN or infinite.
 fn odd_halves(words: vec4<u32>) -> vec4<u32> { return (words & vec4<u32>(0x7c007c00u)) + vec4<u32>(0x04000400u); }
+// Elements `at` and the three behind it (a multiple of four) of an item that holds them.
+fn four_of(item: vec4<u32>, at: u32) -> vec4<f32> {
+  let words = select(item.xy, item.zw, (at & 4u) != 0u);
+  return vec4<f32>(vec2<f32>(bitcast<vec2<f16>>(words.x)), vec2<f32>(bitcast<vec2<f16>>(words.y)));
+}
+fn words_of(w: vec4<f32>) -> vec2<u32> { return bitcast<vec2<u32>>(vec4<f16>(w)); }
 )";
 
   // Scales a lane's row of one matrix of sums, and adds the products one by one when the values are odd: what unseen
   // keys (weight -0) have must not count, and what seen ones have does however small the weight.
   text += fmt::format("fn amend(row: u32, part: u32, column: u32, fade: f32, odd: bool) {{\n");
   text += fill(R"(
-  for (var c = part * $SHARE; c < (part + 1u) * $SHARE; c++) {
-    let place = row * $SCORE_LINE + c;
+  for (var c = part * 4u; c < $N; c += $PARTS * 4u) {
+    let place = (row * $SCORE_LINE + c) / 4u;
     var sum = scores[place] * fade;
     if (odd) {
       for (var key = 0u; key < $KEYS; key++) {
-        let weight = f32(weights[row * $WEIGHT_LINE + key]);
-        let value = f32($VALUES[key * $VALUE_LINE + column + c]);
-        let is_odd_value = (bitcast<u32>(value) & 0x7f800000u) == 0x7f800000u;
+        let weight_at = row * $WEIGHT_LINE + key;
+        let weight = four_of(weights[weight_at / 8u], weight_at)[weight_at & 3u];
+        let value_at = key * $VALUE_LINE + column + c;
+        let value = four_of($VALUES[value_at / 8u], value_at);
+        let is_odd_value = (bitcast<vec4<u32>>(value) & vec4<u32>(0x7f800000u)) == vec4<u32>(0x7f800000u);
         if (bitcast<u32>(weight) != 0x80000000u) { sum += select(weight * value, value, is_odd_value); }
       }
     }
@@ -285,30 +286,13 @@ fn odd_halves(words: vec4<u32>) -> vec4<u32> { return (words & vec4<u32>(0x7c007
   }
 }
 )",
-               {{"$SHARE", number(tile.n / parts)},
+               {{"$N", number(tile.n)},
+                {"$PARTS", number(parts)},
                 {"$SCORE_LINE", number(score_line(tile))},
                 {"$KEYS", number(tile.keys)},
                 {"$WEIGHT_LINE", number(weight_line(tile))},
                 {"$VALUES", std::string(value_array)},
                 {"$VALUE_LINE", number(value_line(tile))}});
-
-  // Scalar stores only: lanes eight apart, which would meet in one bank, begin with another word.
-  for (const std::string_view name : {std::string_view("keys"), value_array}) {
-    text += fmt::format(R"(
-fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
-  let once = select(given, given.yzwx, (turn & 1u) != 0u);
-  let words = select(once, once.zwxy, (turn & 2u) != 0u);
-)",
-                        name);
-    for (int i = 0; i < 4; ++i) {
-      text += fmt::format(
-          "  let h{0} = bitcast<vec2<f16>>(words.{1});\n  let at{0} = at + ((turn + {0}u) & 3u) * 2u;\n  {2}[at{0}] = "
-          "h{0}.x;\n  {2}[at{0} + 1u] = h{0}.y;\n",
-          i, "xyzw"[i], name);
-    }
-    text += "}\n";
-    if (tile.shared) break;
-  }
 
   text += attention_entry(threads);
   text += fill(R"(
@@ -335,12 +319,6 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   let mask_row = mask_start(p, safe_row);
   let score_at = row_in_tile * $LINE + part * $WIDTH;
   let weight_at = row_in_tile * $WEIGHT_LINE + part * $WIDTH;
-  // Rows eight apart begin in the same bank, so lanes take the elements of a four in orders of their own.
-  let turn = (t / 8u) & 3u;
-  let c0 = turn;
-  let c1 = (turn + 1u) & 3u;
-  let c2 = (turn + 2u) & 3u;
-  let c3 = (turn + 3u) & 3u;
   var m = kLowest;
   var l = 0.0;
   var odd = false;
@@ -356,7 +334,7 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
 
   // Queries, through the keys' place, so many rows at a time.
   const auto put = [&](std::string_view where, std::uint32_t line, std::string_view value) {
-    return fmt::format("    put_{}($ROW * {}u + $AT, {}, turn);\n", where, line, value);
+    return fmt::format("    {}[$ROW * {}u + $AT / 8u] = {};\n", where, line / kHalves, value);
   };
   text += fmt::format("  for (var first = 0u; first < {}u; first += {}u) {{\n", tile_rows, tile.keys);
   text += keys.each_item(
@@ -364,11 +342,11 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   text += "    workgroupBarrier();\n";
   text += fmt::format("    if (block * {}u / {}u * {}u == first) {{\n", tile.m, tile.keys, tile.keys);
   text += loop("i", depth_steps, [&](const std::string& i) {
-    return fmt::format(
-        "{} = {};\n", matrix('q', i),
-        load(types.left, "row_major", "&keys",
-             fmt::format("block * {}u % {}u * {}u + {} * {}u", tile.m, tile.keys, key_line(tile), i, tile.k),
-             key_line(tile)));
+    return fmt::format("{} = {};\n", matrix('q', i),
+                       load(types.left, "row_major", "&keys",
+                            fmt::format("block * {}u % {}u * {}u + {} * {}u", tile.m, tile.keys,
+                                        key_line(tile) / kHalves, i, tile.k / kHalves),
+                            key_line(tile) / kHalves));
   });
   text += "    }\n    workgroupBarrier();\n  }\n";
 
@@ -400,10 +378,10 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
                [&](const std::string& j) { return fmt::format("{} = {}();\n", matrix('s', j), types.result); });
   text += loop("i", depth_steps, [&](const std::string& i) {
     return loop("j", key_blocks, [&](const std::string& j) {
-      return fmt::format(
-                 "let b = {};\n",
-                 load(types.right, "col_major", "&keys",
-                      fmt::format("{} * {}u + {} * {}u", j, tile.n * key_line(tile), i, tile.k), key_line(tile))) +
+      return fmt::format("let b = {};\n", load(types.right, "col_major", "&keys",
+                                               fmt::format("{} * {}u + {} * {}u", j, tile.n * key_line(tile) / kHalves,
+                                                           i, tile.k / kHalves),
+                                               key_line(tile) / kHalves)) +
              multiply(matrix('s', j), matrix('q', i), "b");
     });
   });
@@ -414,7 +392,8 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
                                : spec.rolled ? fmt::format("({} + {})", first, j)
                                              : number(static_cast<std::uint32_t>(std::stoul(first) + std::stoul(j)));
       return fmt::format("subgroupMatrixStore<row_major>(&scores, block * {}u + {} * {}u, {}, {}u);\n",
-                         tile.m * score_line(tile), j, tile.n, matrix(name, from), score_line(tile));
+                         tile.m * score_line(tile) / kFloats, j, tile.n / kFloats, matrix(name, from),
+                         score_line(tile) / kFloats);
     });
   };
   text += store_scores('s', "");
@@ -436,7 +415,8 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
     if (!plain) {
       for (var i = 0u; i < $WIDTH; i++) {
         let j = j0 + part * $WIDTH + i;
-        var s = scores[score_at + i] * params.scale;
+        let at = score_at + i;
+        var s = scores[at / 4u][at & 3u] * params.scale;
         if (params.softcap > 0.0) { s = capped(s); }
         if (params.mask_kind != 0u) { s = masked(s, mask_row + min(j, params.keys - 1u) * params.mask_key); }
         // What is finite stays so.
@@ -444,17 +424,12 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
         s = select(grown, kLowest, is_unseen(grown) && !is_unseen(s));
         s = select(params.minus_infinity, s, j < limit);
         odd = odd || is_odd(s);
-        scores[score_at + i] = s;
+        scores[at / 4u][at & 3u] = s;
       }
     }
 )",
                {{"$KEYS", number(tile.keys)}, {"$WIDTH", number(width)}});
-  for (std::uint32_t i = 0; i < fours; ++i) {
-    text += fmt::format(
-        "    let x{0} = vec4<f32>(scores[score_at + {1}u + c0], scores[score_at + {1}u + c1], scores[score_at + {1}u + "
-        "c2], scores[score_at + {1}u + c3]);\n",
-        i, i * 4);
-  }
+  text += each(fours, "    let x$I = scores[score_at / 4u + $Iu];\n");
   text += "    var total = x0;\n    var highs = x0;\n";
   for (std::uint32_t i = 1; i < fours; ++i) {
     text += fmt::format("    total += x{0};\n    highs = max(highs, x{0});\n", i);
@@ -487,10 +462,9 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
           "      let minus_zero = vec4<f32>(bitcast<f32>(params.minus_zero));\n" +
           each(fours, "      w$I = select(w$I, minus_zero, bitcast<vec4<u32>>(x$I) == vec4<u32>(0xff800000u));\n") +
           "    }\n";
-  for (std::uint32_t i = 0; i < fours; ++i) {
-    for (int c = 0; c < 4; ++c) {
-      text += fmt::format("    weights[weight_at + {}u + c{}] = f16(w{}.{});\n", i * 4, c, i, "xyzw"[c]);
-    }
+  for (std::uint32_t i = 0; i < fours; i += 2) {
+    text +=
+        fmt::format("    weights[weight_at / 8u + {}u] = vec4<u32>(words_of(w{}), words_of(w{}));\n", i / 2, i, i + 1);
   }
   if (tile.ahead) text += key_from("    k$I = " + read_key + ";\n", fmt::format("j0 + {}u", tile.keys));
   text += fmt::format("    let all_flags = workgroupUniformLoad(&flags);\n    let found = {};\n", any_flag);
@@ -504,24 +478,25 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
       $O = subgroupMatrixLoad<$TYPE, row_major>(&scores, block * $SIZE, $LINE);
       workgroupBarrier();
 )",
-                {{"$SIZE", number(tile.m * score_line(tile))},
+                {{"$SIZE", number(tile.m * score_line(tile) / kFloats)},
                  {"$O", matrix('o', c)},
-                 {"$LINE", number(score_line(tile))},
+                 {"$LINE", number(score_line(tile) / kFloats)},
                  {"$C", c},
                  {"$N", number(tile.n)},
                  {"$TYPE", types.result}});
   });
   text += "    }\n    if ((found & kOdd) == 0u) {\n";
   text += loop("i", key_steps, [&](const std::string& i) {
-    return fmt::format(
-               "let a = {};\n",
-               load(types.left, "row_major", "&weights",
-                    fmt::format("block * {}u + {} * {}u", tile.m * weight_line(tile), i, tile.k), weight_line(tile))) +
+    return fmt::format("let a = {};\n", load(types.left, "row_major", "&weights",
+                                             fmt::format("block * {}u + {} * {}u", tile.m * weight_line(tile) / kHalves,
+                                                         i, tile.k / kHalves),
+                                             weight_line(tile) / kHalves)) +
            loop("c", column_blocks, [&](const std::string& c) {
              return fmt::format("let b = {};\n",
                                 load(types.right, "row_major", fmt::format("&{}", value_array),
-                                     fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile), c, tile.n),
-                                     value_line(tile))) +
+                                     fmt::format("{} * {}u + {} * {}u", i, tile.k * value_line(tile) / kHalves, c,
+                                                 tile.n / kHalves),
+                                     value_line(tile) / kHalves)) +
                     multiply(matrix('o', c), "a", "b");
            });
   });
@@ -548,12 +523,10 @@ fn put_{0}(at: u32, given: vec4<u32>, turn: u32) {{
   for (var i = t; i < {0}u; i += {1}u) {{
     let line = i / {2}u;
     let four = i % {2}u;
-    let at = line * {5}u + four * 4u;
-    deliver(p, first_row + line, first_column + {3} * {4}u + four * 4u, vec4<f32>(scores[at], scores[at + 1u], scores[at + 2u], scores[at + 3u]),
-            row_sums[line]);
+    deliver(p, first_row + line, first_column + {3} * {4}u + four * 4u, scores[line * {5}u + four], row_sums[line]);
   }}
 )",
-                       tile_rows * tile.keys / 4, threads, tile.keys / 4, first, tile.n, score_line(tile));
+                       tile_rows * tile.keys / 4, threads, tile.keys / 4, first, tile.n, score_line(tile) / kFloats);
   };
   if (spec.rolled) {
     text += fmt::format("for (var c = 0u; c < {}u; c += {}u) {{\n{}}}\n", column_blocks, key_blocks, results("c"));

@@ -93,7 +93,7 @@ AttentionSpec choose_spec(const AttentionDevice& device, const AttentionShape& s
   AttentionSpec spec;
   const bool wanted = forced.tier ? *forced.tier == AttentionTier::matrix
                                   : kAttentionMatricesChosen && !device.cpu && rows >= kMatrixRows;
-  if (dtype == DType::f16 && wanted) {
+  if (dtype == DType::f16 && wanted && device.units) {
     const bool stand_in = forced.matrix && forced.stand_in != nullptr;
     spec.matrix =
         stand_in ? fit_attention_matrix(*forced.matrix, device.limits, shape.dim, shape.value_dim)
@@ -233,7 +233,7 @@ std::optional<AttentionSpec> spec_by(const AttentionDevice& device, const Attent
       }
       return {};
     case AttentionTier::matrix:
-      if (dtype != DType::f16) return {};
+      if (dtype != DType::f16 || !device.units) return {};
       spec.matrix = choose_attention_matrix(device.features, device.limits, shape.dim, shape.value_dim);
       spec.unit = unit == 8 ? 8 : 1;
       spec.rolled = device.short_walks;

@@ -103,6 +103,7 @@ struct AttentionDevice {
   bool short_walks = false;  ///< a CPU adapter, which may end long loops (Mesa 22's lavapipe)
   const Limits& limits;
   const Features& features;
+  bool units = true;  ///< kernels can use its subgroup matrices of f16 (usable_unit)
 };
 
 /// `unit`: as many elements, up to 8, as all strides, offsets and lengths of q, k, v and the result are multiples of.

@@ -15,17 +15,6 @@ namespace {
 
 constexpr std::uint32_t kThreads = kAttentionRowThreads;
 
-std::string number(std::uint32_t n) {
-  return fmt::format("{}u", n);
-}
-
-/// `text` for each of 0 .. count - 1, with $I for the number.
-std::string each(std::uint32_t count, const std::string& text) {
-  std::string out;
-  for (std::uint32_t i = 0; i < count; ++i) out += fill(text, {{"$I", std::to_string(i)}});
-  return out;
-}
-
 }  // namespace
 
 /// A workgroup takes a share of the keys that fits workgroup memory, in three steps with few barriers: scores (so many

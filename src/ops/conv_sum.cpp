@@ -17,10 +17,6 @@
 namespace weft::ops {
 namespace {
 
-constexpr std::uint32_t word(std::int64_t v) {
-  return static_cast<std::uint32_t>(v);
-}
-
 /// First and last place on each axis that the windows reach, inside x or not.
 std::array<std::array<std::int64_t, 2>, 2> reach_of(const WindowSum& s) {
   std::array<std::int64_t, 2> low{}, high{};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "ops/view_of.h"
 #include "weft/ops.h"
 #include "weft/tensor.h"
 
@@ -47,10 +48,5 @@ struct Epilogue {
 void run_sum(const WindowSum& sum, const Epilogue& epilogue, std::string_view op);
 /// Nothing to add up: the bias alone goes through the activation. `out` as in WindowSum.
 void run_empty_sum(const Tensor& out, const Epilogue& epilogue, std::string_view op);
-
-/// A view of the same buffer.
-inline Tensor view_of(const Tensor& x, const Shape& shape, const Strides& strides, std::int64_t offset) {
-  return Tensor(x.device(), x.buffer(), shape, strides, offset, x.dtype());
-}
 
 }  // namespace weft::ops

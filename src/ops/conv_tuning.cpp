@@ -21,10 +21,6 @@ constexpr std::uint32_t kMostColumnsClass = 20;
 // Parts of the sum that are worth trying are no shorter, and make no more workgroups, than these.
 constexpr std::uint64_t kLeastPart = 64, kMostGroups = 2048;
 
-std::uint64_t typical_length(std::uint64_t length, std::uint32_t most) {
-  return dispatch::class_length(std::min(dispatch::size_class(length), most));
-}
-
 TuningKey key_of(bool cpu, const ConvProblem& p, DType dtype) {
   TuningKey key;
   key.add("conv").add(to_string(dtype)).add(cpu ? "cpu" : "gpu");
@@ -127,11 +123,11 @@ ConvPlan to_conv(const TuningPlan& stored) {
 
 ConvProblem typical(const ConvProblem& problem) {
   ConvProblem out = problem;
-  out.rows = typical_length(problem.rows, 31);
-  out.columns = typical_length(problem.columns, kMostColumnsClass);
-  out.inner = typical_length(problem.inner, 31);
-  out.channels = typical_length(problem.channels, 31);
-  out.groups = typical_length(problem.groups, 31);
+  out.rows = dispatch::typical_length(problem.rows, 31);
+  out.columns = dispatch::typical_length(problem.columns, kMostColumnsClass);
+  out.inner = dispatch::typical_length(problem.inner, 31);
+  out.channels = dispatch::typical_length(problem.channels, 31);
+  out.groups = dispatch::typical_length(problem.groups, 31);
   return out;
 }
 

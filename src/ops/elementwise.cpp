@@ -14,6 +14,7 @@
 #include "ops/launch.h"
 #include "ops/result.h"
 #include "ops/scalar.h"
+#include "ops/view_of.h"
 #include "weft/error.h"
 #include "weft/stream.h"
 
@@ -21,11 +22,6 @@ namespace weft::ops {
 namespace {
 
 using Kind = ElementNode::Kind;
-
-bool same_view(const Tensor& a, const Tensor& b) {
-  return a.buffer() == b.buffer() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         a.strides() == b.strides();
-}
 
 /// The strides that show `x` in `shape`, which it broadcasts to.
 Strides stretched(const Tensor& x, const Shape& shape) {

@@ -36,10 +36,6 @@ struct Params {
   std::uint32_t out_offset, out_stride0, out_stride1, out_stride, out_length;
 };
 
-constexpr std::uint32_t word(std::int64_t v) {
-  return static_cast<std::uint32_t>(v);
-}
-
 constexpr std::string_view kDirectText = R"(
 @compute @workgroup_size(64) fn direct(@builtin(global_invocation_id) id: vec3u) {
   let t = linear_index(id);

@@ -136,13 +136,6 @@ std::int64_t sum_of_lengths(std::string_view op, std::int64_t a, std::int64_t b)
   return sum;
 }
 
-void check_rank(std::string_view op, std::size_t rank, const Shape& x, const Shape& indices) {
-  if (rank <= kMaxRank) return;
-  refuse(fmt::format("{}: shape {} with indices of shape {} gives {} dimensions, over the most of {}", op, to_string(x),
-                     to_string(indices), rank, kMaxRank),
-         "flatten the indices first, and reshape the result");
-}
-
 }  // namespace
 
 DType promote(DType a, DType b) noexcept {
@@ -423,6 +416,13 @@ Shape concat_shape(std::span<const Shape> parts, std::int64_t axis) {
   return out;
 }
 
+void check_picked_rank(std::string_view op, std::size_t rank, const Shape& x, const Shape& indices) {
+  if (rank <= kMaxRank) return;
+  refuse(fmt::format("{}: shape {} with indices of shape {} gives {} dimensions, over the most of {}", op, to_string(x),
+                     to_string(indices), rank, kMaxRank),
+         "flatten the indices first, and reshape the result");
+}
+
 Shape take_shape(const Shape& x, const Shape& indices, std::optional<std::int64_t> axis) {
   const bool any = element_count(indices) > 0;
   if (!axis) {
@@ -441,7 +441,7 @@ Shape take_shape(const Shape& x, const Shape& indices, std::optional<std::int64_
                             to_string(indices), at, to_string(x)),
                 "take from an axis that has elements");
   }
-  check_rank("take", x.rank() - 1 + indices.rank(), x, indices);
+  check_picked_rank("take", x.rank() - 1 + indices.rank(), x, indices);
   Shape out(std::span<const std::int64_t>(x.begin(), at));
   for (std::int64_t n : indices) out.push_back(n);
   for (std::size_t i = at + 1; i < x.rank(); ++i) out.push_back(x[i]);

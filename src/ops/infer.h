@@ -59,6 +59,8 @@ Shape reduce_shape(ReduceOp op, const Shape& x, const ReduceOptions& options);
 /// Broadcast batch axes, 1-D operands as numpy.matmul.
 Shape matmul_shape(const Shape& a, const Shape& b);
 Shape concat_shape(std::span<const Shape> parts, std::int64_t axis);
+/// That picking by `indices` from `x` gives no more axes than there may be.
+void check_picked_rank(std::string_view op, std::size_t rank, const Shape& x, const Shape& indices);
 Shape take_shape(const Shape& x, const Shape& indices, std::optional<std::int64_t> axis);
 /// Replaces one -1. Throws when the element counts differ.
 Shape reshape_shape(const Shape& x, const Shape& wanted);

@@ -27,13 +27,6 @@ std::int64_t product_of(std::string_view op, std::int64_t a, std::int64_t b) {
               "use smaller lengths");
 }
 
-void check_rank(std::string_view op, std::size_t rank, const Shape& x, const Shape& indices) {
-  if (rank <= kMaxRank) return;
-  refuse(fmt::format("{}: shape {} with indices of shape {} gives {} dimensions, over the most of {}", op, to_string(x),
-                     to_string(indices), rank, kMaxRank),
-         "flatten the indices first, and reshape the result");
-}
-
 void check_along(std::string_view op, const Shape& x, const Shape& indices, std::size_t axis) {
   if (indices.rank() != x.rank()) {
     refuse(fmt::format("{}: indices of shape {} have {} axes, and x of shape {} has {}", op, to_string(indices),
@@ -113,7 +106,7 @@ Shape gather_nd_shape(const Shape& x, const Shape& indices, std::int64_t batch_a
            "make the batch axes of both equal");
   }
   const std::size_t tuple = tuple_of("gather_nd", x, indices, batch);
-  check_rank("gather_nd", indices.rank() - 1 + x.rank() - batch - tuple, x, indices);
+  check_picked_rank("gather_nd", indices.rank() - 1 + x.rank() - batch - tuple, x, indices);
   Shape out;
   for (std::size_t i = 0; i + 1 < indices.rank(); ++i) out.push_back(indices[i]);
   for (std::size_t i = batch + tuple; i < x.rank(); ++i) out.push_back(x[i]);
@@ -125,7 +118,7 @@ Shape embedding_shape(const Shape& table, const Shape& ids) {
     refuse(fmt::format("embedding: a table of shape {} has {} axes", to_string(table), table.rank()),
            "give a table of 2 axes, [rows, width]");
   }
-  check_rank("embedding", ids.rank() + 1, table, ids);
+  check_picked_rank("embedding", ids.rank() + 1, table, ids);
   Shape out = ids;
   out.push_back(table[1]);
   return out;
@@ -139,7 +132,7 @@ Shape scatter_along_axis_shape(const Shape& x, const Shape& indices, const Shape
 
 Shape scatter_nd_shape(const Shape& x, const Shape& indices, const Shape& updates) {
   const std::size_t tuple = tuple_of("scatter_nd", x, indices, 0);
-  check_rank("scatter_nd", indices.rank() - 1 + x.rank() - tuple, x, indices);
+  check_picked_rank("scatter_nd", indices.rank() - 1 + x.rank() - tuple, x, indices);
   Shape wanted;
   for (std::size_t i = 0; i + 1 < indices.rank(); ++i) wanted.push_back(indices[i]);
   for (std::size_t i = tuple; i < x.rank(); ++i) wanted.push_back(x[i]);
@@ -229,7 +222,7 @@ Shape one_hot_shape(const Shape& indices, std::int64_t depth, std::int64_t axis)
                             rank, rank == 1 ? "" : "s", to_string(indices)),
                 fmt::format("use an axis from {} to {}", -rank, rank - 1));
   }
-  check_rank("one_hot", static_cast<std::size_t>(rank), indices, indices);
+  check_picked_rank("one_hot", static_cast<std::size_t>(rank), indices, indices);
   if (depth < 0 || depth > std::numeric_limits<std::int32_t>::max()) {
     refuse(fmt::format("one_hot: a depth of {}", depth), "use a depth from 0 to 2147483647");
   }

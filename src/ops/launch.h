@@ -24,6 +24,12 @@ Window window(const Tensor& x, std::string_view op);
 /// Bytes of that range, without throwing: for deciding whether to work in slices.
 std::uint64_t window_bytes(const Tensor& x);
 
+/// A length, stride or count as kernels take it. Callers have shown that it fits; a negative stride wraps, as does the
+/// kernel's arithmetic.
+constexpr std::uint32_t word(std::int64_t v) noexcept {
+  return static_cast<std::uint32_t>(v);
+}
+
 /// True for a CPU Vulkan device (lavapipe, SwiftShader): barriers are dear there, wide independent lanes cheap.
 bool is_cpu(const Device& device);
 

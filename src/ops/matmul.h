@@ -25,8 +25,9 @@ void gemm_into(const Tensor& c, const Tensor& a, const Tensor& b, const GemmOpti
 /// Does the implementation compile WGSL's packed products? They are a language feature, which older ones lack. Asked
 /// once a device.
 bool has_packed_dot(const Device& device);
-/// matrix_unit() of operands that kernels can use: none for packed integers where the implementation's WGSL counts
-/// offsets in workgroup memory otherwise than ours (older versions of Dawn did).
+/// matrix_unit() of operands that kernels can use: none where the implementation's WGSL counts offsets in workgroup
+/// memory otherwise than ours, in components and not in the array's items (older versions of Dawn did). Asked once a
+/// device.
 MatrixUnit usable_unit(const Device& device, DType dtype, bool a_signed = true, bool b_signed = true);
 Tensor matmul_int8(const Tensor& a, const Tensor& b, const Int8MatmulOptions& options, const MatmulTuning& tuning);
 

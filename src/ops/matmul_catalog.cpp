@@ -40,7 +40,7 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
   };
   // Every wish that a product can have; settle() says what becomes of it.
   const auto add_layouts = [&](MatmulSpec spec) {
-    for (std::uint32_t bits = 0; bits < 128; ++bits) {
+    for (std::uint32_t bits = 0; bits < 256; ++bits) {
       const auto bit = [&](int i) { return (bits >> i & 1) != 0; };
       spec.a_transposed = bit(0);
       spec.b_transposed = bit(1);
@@ -50,6 +50,7 @@ void visit_kernels(const Device& device, const KernelVisitor& visit) {
       spec.c_vec4 = bit(4);
       spec.full = bit(5);
       spec.batch_axes = bit(6) ? 3 : 1;
+      spec.wide = bit(7);
       add(spec);
     }
   };

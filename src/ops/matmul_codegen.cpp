@@ -88,8 +88,8 @@ TileLoad tile_load(char of, std::uint32_t tile, bool inner_side_by_side, bool ve
     const std::string value = inner_side_by_side ? fmt::format("vec4<Elem>({0}q0.{1}, {0}q1.{1}, {0}q2.{1}, {0}q3.{1})",
                                                                of, kComponents[static_cast<std::size_t>(i)])
                                                  : fmt::format("{}q{}", of, i);
-    out.keep +=
-        fmt::format("tile_{}[(({}) * 4u + {}u) * {}u + ({})] = {};\n", of, along_k, i, row_length, along_other, value);
+    out.keep += fmt::format("tile_{0}[at_{0} + (({1}) * 4u + {2}u) * {3}u + ({4})] = {5};\n", of, along_k, i,
+                            row_length, along_other, value);
   }
   return out;
 }
@@ -98,7 +98,8 @@ std::string tile_source(const MatmulSpec& s) {
   const MatmulPlan& plan = s.plan;
   const std::uint32_t quads_m = plan.rows / 4;
   const std::uint32_t lanes_m = plan.tile_m / plan.rows;
-  const std::uint32_t lanes_n = plan.threads / lanes_m;
+  const std::uint32_t threads = plan.threads / plan.slices;  // of a slice
+  const std::uint32_t lanes_n = threads / lanes_m;
   const std::uint32_t quads_n = plan.tile_n / lanes_n / 4;
   // One vec4 of padding a row where blocks are turned, else threads that turn neighbours meet in one memory bank.
   const std::uint32_t row_a = plan.tile_m / 4 + (s.a_transposed ? 0 : 1);
@@ -107,21 +108,26 @@ std::string tile_source(const MatmulSpec& s) {
   std::string text = head(s) + int8_functions(s) + store_quad(s);
   text += fetch('a', !s.a_transposed, s.a_vec4) + fetch('b', s.b_transposed, s.b_vec4);
   text += fmt::format("var<workgroup> tile_a: array<vec4<Elem>, {}>;\nvar<workgroup> tile_b: array<vec4<Elem>, {}>;\n",
-                      kDepth * row_a, kDepth * row_b);
+                      plan.slices * kDepth * row_a, plan.slices * kDepth * row_b);
   text += entry(s);
+  const bool sliced = plan.slices > 1;
+  text += sliced ? fmt::format(
+                       "let slice = t / {0}u;\nlet w = t % {0}u;\nlet at_a = slice * {1}u;\nlet at_b = slice * {2}u;\n",
+                       threads, kDepth * row_a, kDepth * row_b)
+                 : "let w = t;\nconst at_a = 0u;\nconst at_b = 0u;\n";
 
   const std::uint32_t blocks = plan.tile_m * kDepth / 16;  // tile_m == tile_n
-  const bool halves = blocks * 2 == plan.threads;          // half of the threads bring a, the others b
-  const TileLoad a = tile_load('a', plan.tile_m, !s.a_transposed, s.a_vec4, row_a, "t");
-  const TileLoad b = tile_load('b', plan.tile_n, s.b_transposed, s.b_vec4, row_b, halves ? "u" : "t");
+  const bool halves = blocks * 2 == threads;               // half of the threads bring a, the others b
+  const TileLoad a = tile_load('a', plan.tile_m, !s.a_transposed, s.a_vec4, row_a, "w");
+  const TileLoad b = tile_load('b', plan.tile_n, s.b_transposed, s.b_vec4, row_b, halves ? "u" : "w");
   const auto both = [&](const std::string& of_a, const std::string& of_b) {
-    return halves ? fmt::format("if (t < {}u) {{\n{}}} else {{\n{}}}\n", blocks, of_a, of_b) : of_a + of_b;
+    return halves ? fmt::format("if (w < {}u) {{\n{}}} else {{\n{}}}\n", blocks, of_a, of_b) : of_a + of_b;
   };
-  if (halves) text += fmt::format("  let u = t - {}u;\n", blocks);
+  if (halves) text += fmt::format("  let u = w - {}u;\n", blocks);
   for (char of : {'a', 'b'}) {
     for (int i = 0; i < 4; ++i) text += fmt::format("var {}q{} = vec4<Elem>();\n", of, i);
   }
-  text += fmt::format("let x = t % {}u;\nlet y = t / {}u;\n", lanes_n, lanes_n);
+  text += fmt::format("let x = w % {}u;\nlet y = w / {}u;\n", lanes_n, lanes_n);
   for (std::uint32_t r = 0; r < plan.rows; ++r) {
     for (std::uint32_t q = 0; q < quads_n; ++q) text += fmt::format("var c{}_{} = vec4<Sum>();\n", r, q);
   }
@@ -129,18 +135,26 @@ std::string tile_source(const MatmulSpec& s) {
   text += a.base + b.base;
   text += fmt::format("let inside = (p.tile_m + 1u) * {}u <= params.m && (p.tile_n + 1u) * {}u <= params.n;\n",
                       plan.tile_m, plan.tile_n);
+  // Slices have the same number of steps, whatever is left of the inner axis for the last of them: barriers are for
+  // all.
+  const std::string_view done = sliced ? "done" : "k0", all = sliced ? "share" : "params.k";
+  if (sliced) {
+    text += fmt::format("let share = (params.k + {}u) / {}u * {}u;\nvar done = 0u;\n", plan.slices * kDepth - 1,
+                        plan.slices * kDepth, kDepth);
+  }
   text += fmt::format(
-      "var k0 = 0u;\nloop {{\nif (inside && k0 + {}u <= params.k) {{\n{}}} else if (k0 < params.k) {{\n{}}}\n"
-      "if (k0 > 0u) {{\n",
-      kDepth, both(a.load_inside, b.load_inside), both(a.load, b.load));
+      "var k0 = {};\nloop {{\nif (inside && {} < {} && k0 + {}u <= params.k) {{\n{}}} else if ({} < {}) {{\n{}}}\n",
+      sliced ? "slice * share" : "0u", done, all, kDepth, both(a.load_inside, b.load_inside), done, all,
+      both(a.load, b.load));
+  text += fmt::format("if ({} > 0u) {{\n", done);
   text += fmt::format("for (var i = 0u; i < {}u; i += {}u) {{\n", kDepth, plan.unroll);
   for (std::uint32_t step = 0; step < plan.unroll; ++step) {
     text += "{\n";
     for (std::uint32_t q = 0; q < quads_m; ++q) {
-      text += fmt::format("let a{} = tile_a[i * {}u + y + {}u];\n", q, row_a, step * row_a + q * lanes_m);
+      text += fmt::format("let a{} = tile_a[at_a + i * {}u + y + {}u];\n", q, row_a, step * row_a + q * lanes_m);
     }
     for (std::uint32_t q = 0; q < quads_n; ++q) {
-      text += fmt::format("let b{} = tile_b[i * {}u + x + {}u];\n", q, row_b, step * row_b + q * lanes_n);
+      text += fmt::format("let b{} = tile_b[at_b + i * {}u + x + {}u];\n", q, row_b, step * row_b + q * lanes_n);
     }
     for (std::uint32_t r = 0; r < plan.rows; ++r) {
       for (std::uint32_t q = 0; q < quads_n; ++q) {
@@ -150,9 +164,24 @@ std::string tile_source(const MatmulSpec& s) {
     }
     text += "}\n";
   }
-  text += fmt::format(
-      "}}\n}}\nif (k0 >= params.k) {{ break; }}\nworkgroupBarrier();\n{}workgroupBarrier();\nk0 += {}u;\n}}\n",
-      both(a.keep, b.keep), kDepth);
+  text +=
+      fmt::format("}}\n}}\nif ({} >= {}) {{ break; }}\nworkgroupBarrier();\n{}workgroupBarrier();\nk0 += {}u;\n{}}}\n",
+                  done, all, both(a.keep, b.keep), kDepth, sliced ? fmt::format("done += {}u;\n", kDepth) : "");
+  // Half of the slices hand their sums to the others, until one has them all.
+  for (std::uint32_t half = plan.slices / 2; half > 0; half /= 2) {
+    std::string give, take;
+    for (std::uint32_t i = 0; i < plan.rows * quads_n; ++i) {
+      const std::string place =
+          fmt::format("tile_b[((slice % {}u) * {}u + {}u) * {}u + w]", half, plan.rows * quads_n, i, threads);
+      give += fmt::format("{} = vec4<Elem>(c{}_{});\n", place, i / quads_n, i % quads_n);
+      take += fmt::format("c{0}_{1} += vec4<Sum>({2});\n", i / quads_n, i % quads_n, place);
+    }
+    text += fmt::format(
+        "workgroupBarrier();\nif (slice >= {0}u && slice < {1}u) {{\n{2}}}\nworkgroupBarrier();\nif (slice < {0}u) "
+        "{{\n{3}}}\n",
+        half, 2 * half, give, take);
+  }
+  if (plan.slices > 1) text += "if (slice > 0u) { return; }\n";
   if (s.full) {
     std::string names;
     for (std::uint32_t r = 0; r < plan.rows; ++r) {
@@ -204,6 +233,8 @@ MatmulSpec settle(MatmulSpec s) {
   const bool vector = s.plan.kind == MatmulKind::vector_tile || s.plan.kind == MatmulKind::vector_block;
   s.plan.splits = 1;
   s.plan.lanes_n = 0;
+  s.wide = s.wide && s.plan.kind == MatmulKind::matrix && s.in == DType::f16 && s.plan.vec == 8;
+  if (s.wide) s.a_vec4 = s.b_vec4 = true;
   if (s.plan.kind == MatmulKind::panel) {
     s.in = is_float(s.out) ? DType::f32 : DType::i32;  // panels hold sums
     s.a_transposed = s.b_transposed = false;
@@ -253,12 +284,13 @@ MatmulSpec settle(MatmulSpec s) {
 std::string matmul_key(const MatmulSpec& s) {
   const MatmulPlan& p = s.plan;
   const bool block = p.kind == MatmulKind::block;  // its tile is a parameter
+  const auto of = [&](bool vec4) { return s.wide ? '8' : vec4 ? '4' : '1'; };
   const std::string matrix =
       p.unit ? fmt::format("/{}x{}x{}/{}/{}x{}x{}", p.sub_m, p.sub_n, p.slab, p.vec, p.unit.m, p.unit.n, p.unit.k) : "";
   return fmt::format("matmul/{}/{}x{}/{}/{}/{}/{}/{}-{}/{}{}{}{}{}/{}{}/{}{}{}{}", static_cast<int>(p.kind),
-                     block ? 0 : p.tile_m, block ? 0 : p.tile_n, p.threads, p.rows, p.unroll, p.quads, wgsl_name(s.in),
-                     wgsl_name(s.out), s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.a_vec4 ? '4' : '1',
-                     s.b_vec4 ? '4' : '1', s.c_vec4 ? '4' : '1', s.full ? "full" : "plain", s.batch_axes,
+                     block ? 0 : p.tile_m, block ? 0 : p.tile_n, p.threads, p.rows, p.unroll, p.quads * p.slices,
+                     wgsl_name(s.in), wgsl_name(s.out), s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N',
+                     of(s.a_vec4), of(s.b_vec4), s.c_vec4 ? '4' : '1', s.full ? "full" : "plain", s.batch_axes,
                      static_cast<int>(s.int8), s.a_signed ? 'i' : 'u', s.b_signed ? 'i' : 'u', matrix);
 }
 

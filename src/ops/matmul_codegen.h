@@ -27,6 +27,8 @@ struct MatmulSpec {
   bool a_vec4 = false;  ///< lengths, strides and offsets allow loads of four; those parameters count in fours then
   bool b_vec4 = false;
   bool c_vec4 = false;
+  /// matrix kernels of f16 with MatmulPlan::vec 8: a and b both can be read in eights, 16 bytes; theirs count in these.
+  bool wide = false;
   /// alpha, beta * c, bias, activation and residual, each as the parameters ask for; any step between c's columns.
   bool full = false;
   std::uint32_t batch_axes = 1;  ///< 1 or 3

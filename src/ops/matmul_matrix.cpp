@@ -3,6 +3,7 @@
 // what it brought: docs/decisions/012; 8-bit integers: 013.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -32,14 +33,17 @@ UnitTypes unit_types(const MatmulSpec& s) {
 }
 
 /// One operand's share of a slab: `lines` lines of `side` elements that lie side by side in memory, and lie so in
-/// workgroup memory too. Each thread brings `quads` times four of them.
+/// workgroup memory too. Each thread brings `count` pieces, of four of them; of eight, as four words, where reads are
+/// wide.
 struct Share {
-  char of;             ///< 'a' or 'b'
-  bool along_k;        ///< what lies side by side is the inner axis
-  bool vec4;           ///< four at a time
-  bool flips, sums;    ///< of mixed operands, the unsigned and the signed one
-  std::uint32_t tile;  ///< of the outer axis
-  std::uint32_t side, lines, stride, quads, threads;
+  char of;                  ///< 'a' or 'b'
+  bool along_k;             ///< what lies side by side is the inner axis
+  bool vec4;                ///< a piece is one read
+  bool flips, sums;         ///< of mixed operands, the unsigned and the signed one
+  std::uint32_t tile;       ///< of the outer axis
+  std::uint32_t piece;      ///< elements of one
+  std::string_view pieces;  ///< their type
+  std::uint32_t side, lines, stride, count, threads;
   std::uint32_t vec;  ///< of workgroup memory's elements; the strides above are in single ones
   UnitTypes types;
 
@@ -50,74 +54,76 @@ struct Share {
         flips(is_mixed(s) && !(of == 'a' ? s.a_signed : s.b_signed)),
         sums(is_mixed(s) && !flips),
         tile(of == 'a' ? s.plan.tile_m : s.plan.tile_n),
+        piece(s.wide ? 8 : 4),
+        pieces(s.wide ? "vec4u" : "vec4<Elem>"),
         side(along_k ? s.plan.slab : tile),
         lines(along_k ? tile : s.plan.slab),
         stride(side + kMatrixPadBytes / static_cast<std::uint32_t>(size_of(s.in))),
-        quads(side * lines / 4 / s.plan.threads),
+        count(side * lines / piece / s.plan.threads),
         threads(s.plan.threads),
-        vec(s.plan.vec),
+        vec(s.wide ? 8 : std::min(s.plan.vec, 4u)),
         types(unit_types(s)) {}
 
   std::string outer() const { return of == 'a' ? "params.m" : "params.n"; }
   std::string name(std::string_view prefix, std::uint32_t i) const { return fmt::format("{}_{}{}", prefix, of, i); }
+  std::string by_piece() const { return vec4 ? fmt::format(" / {}u", piece) : ""; }
   std::string first() const { return fmt::format("p.tile_{} * {}u", of == 'a' ? 'm' : 'n', tile); }
 
-  /// Where each of the thread's quads lies: its index for the inner axis' start, and its `inner` step into a slab. Rows
-  /// or columns past the matrix's end read its last ones; what they give is not stored.
+  /// Where each of the thread's pieces lies: its index for the inner axis' start, and its `inner` step into a slab.
+  /// Rows or columns past the matrix's end read its last ones; what they give is not stored.
   std::string places() const {
     std::string text;
-    for (std::uint32_t i = 0; i < quads; ++i) {
-      const std::string line = fmt::format("(t + {}u) / {}u", i * threads, side / 4);
-      const std::string at = fmt::format("(t + {}u) % {}u * 4u", i * threads, side / 4);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::string line = fmt::format("(t + {}u) / {}u", i * threads, side / piece);
+      const std::string at = fmt::format("(t + {}u) % {}u * {}u", i * threads, side / piece, piece);
       text += fmt::format("let {} = {};\n", name("inner", i), along_k ? at : line);
       if (along_k) {
-        text +=
-            fmt::format("let {0} = p.{1} + min({2} + {3}, {4} - 1u) * params.{1}_line{5};\n", name("base", i), of,
-                        first(), line, outer(), vec4 ? " + " + name("inner", i) + " / 4u" : " + " + name("inner", i));
+        text += fmt::format("let {0} = p.{1} + min({2} + {3}, {4} - 1u) * params.{1}_line + {5}{6};\n", name("base", i),
+                            of, first(), line, outer(), name("inner", i), by_piece());
       } else if (vec4) {
-        text += fmt::format("let {0} = p.{1} + min({2} + {3}, {4} - 4u) / 4u + {5} * params.{1}_line;\n",
-                            name("base", i), of, first(), at, outer(), name("inner", i));
+        text += fmt::format("let {0} = p.{1} + min({2} + {3}, {4} - {6}u){7} + {5} * params.{1}_line;\n",
+                            name("base", i), of, first(), at, outer(), name("inner", i), piece, by_piece());
       } else {
         text += fmt::format(
             "let {0} = vec4u(p.{1} + {5} * params.{1}_line) + min(vec4u({2} + {3}) + vec4u(0u, 1u, 2u, 3u), "
             "vec4u({4} - 1u));\n",
             name("base", i), of, first(), at, outer(), name("inner", i));
       }
-      text += fmt::format("var {} = vec4<Elem>();\n", name("quad", i));
+      text += fmt::format("var {} = {}();\n", name("piece", i), pieces);
       if (sums) text += fmt::format("var {} = 0i;\n", name("sum", i));
     }
     return text;
   }
 
-  /// Reads the quads of the slab from `k` on to registers. `whole`: all of it; else what lies before `head`, and zeros.
+  /// Reads the pieces of the slab from `k` on to registers. `whole`: all of it; else what lies before `head`, and
+  /// zeros.
   std::string load(std::string_view k, bool whole) const {
-    std::string text = along_k ? fmt::format("let step_{} = {}{};\n", of, k, vec4 ? " / 4u" : "")
+    std::string text = along_k ? fmt::format("let step_{} = {}{};\n", of, k, by_piece())
                                : fmt::format("let step_{0} = {1} * params.{0}_line;\n", of, k);
-    for (std::uint32_t i = 0; i < quads; ++i) {
-      const std::string quad = name("quad", i), at = name("inner", i);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::string to = name("piece", i), at = name("inner", i);
       const std::string index = fmt::format("{} + step_{}", name("base", i), of);
       if (vec4) {
-        text += whole ? fmt::format("{} = {}[{}];\n", quad, of, index)
-                      : fmt::format("if ({0} < head) {{ {1} = {2}[{3}]; }} else {{ {1} = vec4<Elem>(); }}\n", at, quad,
-                                    of, index);
+        text += whole ? fmt::format("{} = {}[{}];\n", to, of, index)
+                      : fmt::format("if ({0} < head) {{ {1} = {2}[{3}]; }} else {{ {1} = {4}(); }}\n", at, to, of,
+                                    index, pieces);
         continue;
       }
       if (!along_k) {
         const std::string read = fmt::format(
             "{{ let i = {0} + vec4u(step_{1}); {2} = vec4<Elem>({1}[i.x], {1}[i.y], "
             "{1}[i.z], {1}[i.w]); }}\n",
-            name("base", i), of, quad);
-        text += whole ? read : fmt::format("if ({} < head) {} else {{ {} = vec4<Elem>(); }}\n", at, read, quad);
+            name("base", i), of, to);
+        text += whole ? read : fmt::format("if ({} < head) {} else {{ {} = vec4<Elem>(); }}\n", at, read, to);
         continue;
       }
       text += fmt::format("{{ let i = {};\n", index);
       if (whole) {
-        text += fmt::format("{0} = vec4<Elem>({1}[i], {1}[i + 1u], {1}[i + 2u], {1}[i + 3u]);\n", quad, of);
+        text += fmt::format("{0} = vec4<Elem>({1}[i], {1}[i + 1u], {1}[i + 2u], {1}[i + 3u]);\n", to, of);
       } else {
-        text += fmt::format("{} = vec4<Elem>();\n", quad);
+        text += fmt::format("{} = vec4<Elem>();\n", to);
         for (std::uint32_t j = 0; j < 4; ++j) {
-          text +=
-              fmt::format("if ({0} + {1}u < head) {{ {2}.{3} = {4}[i + {1}u]; }}\n", at, j, quad, kComponents[j], of);
+          text += fmt::format("if ({0} + {1}u < head) {{ {2}.{3} = {4}[i + {1}u]; }}\n", at, j, to, kComponents[j], of);
         }
       }
       text += "}\n";
@@ -127,20 +133,27 @@ struct Share {
 
   std::string slab() const {
     return fmt::format("var<workgroup> slab_{}: array<{}, {}>;\n", of,
-                       vec == 1 ? "Elem" : fmt::format("vec{}<Elem>", vec), lines * stride / vec);
+                       vec == 1   ? "Elem"
+                       : vec == 8 ? "vec4u"
+                                  : fmt::format("vec{}<Elem>", vec),
+                       lines * stride / vec);
   }
 
   /// From registers to workgroup memory.
   std::string keep() const {
     std::string text;
-    for (std::uint32_t i = 0; i < quads; ++i) {
-      text += fmt::format("{{ let at = (t + {0}u) / {1}u * {2}u + (t + {0}u) % {1}u * {3}u;\nlet quad = {4}{5};\n",
-                          i * threads, side / 4, stride / vec, 4 / vec, name("quad", i),
+    for (std::uint32_t i = 0; i < count; ++i) {
+      text += fmt::format("{{ let at = (t + {0}u) / {1}u * {2}u + (t + {0}u) % {1}u * {3}u;\nlet piece = {4}{5};\n",
+                          i * threads, side / piece, stride / vec, piece / vec, name("piece", i),
                           flips ? " ^ vec4u(0x80808080u)" : "");
+      if (vec >= 4 && !sums) {
+        text += fmt::format("slab_{}[at] = piece;\n}}\n", of);
+        continue;
+      }
       for (std::uint32_t j = 0; j < 4; j += vec) {
-        text += fmt::format("slab_{}[at + {}u] = quad.{};\n", of, j / vec, kComponents.substr(j, vec));
+        text += fmt::format("slab_{}[at + {}u] = piece.{};\n", of, j / vec, kComponents.substr(j, vec));
         for (std::uint32_t c = j; sums && c < j + vec; ++c) {
-          text += fmt::format("{} += dot4I8Packed(quad.{}, 0x01010101u);\n", name("sum", i), kComponents[c]);
+          text += fmt::format("{} += dot4I8Packed(piece.{}, 0x01010101u);\n", name("sum", i), kComponents[c]);
         }
       }
       text += "}\n";
@@ -152,7 +165,7 @@ struct Share {
   /// that brought some. And `line_total`, which adds these up.
   std::string keep_sums() const {
     std::string text;
-    for (std::uint32_t i = 0; i < quads; ++i) {
+    for (std::uint32_t i = 0; i < count; ++i) {
       text += fmt::format("slab_{}[t + {}u]{} = bitcast<u32>({});\n", of, i * threads, vec == 1 ? "" : ".x",
                           name("sum", i));
     }

@@ -16,6 +16,10 @@ struct TileChoice {
 // Depth 16; two operand tiles in f32. The last row takes what is left.
 constexpr TileChoice kTiles[] = {{128, 128, 8, 16, 96}, {64, 64, 8, 16, 128}, {32, 64, 4, 4, 0}};
 constexpr std::uint32_t kTileDepth = 16;
+// Few small tiles wait for memory most of the time, a slab after the other: several slabs at once then, from
+// `kLeastSliced` steps of the inner axis on (decision 014).
+constexpr std::uint32_t kSlices = 4;
+constexpr std::uint64_t kLeastSliced = 128, kMostSlicedGroups = 512;
 constexpr std::uint32_t kPadBytes = 16 * kTileDepth;  // one vec4 a row of the tile that is stored turned
 
 /// When an inner axis is cut: from `least_length` on, until so many threads are at work, into parts no shorter than
@@ -36,9 +40,9 @@ constexpr std::uint64_t kCpuLongLine = 1024, kCpuLines = 32, kCpuMostParts = 409
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all.
 constexpr std::uint64_t kCpuLongestPart = 32768;
 
-bool fits(const TileChoice& t, const Limits& limits) {
-  return t.threads <= limits.max_workgroup_invocations &&
-         2 * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
+bool fits(const TileChoice& t, const Limits& limits, std::uint32_t slices = 1) {
+  return t.threads * slices <= limits.max_workgroup_invocations &&
+         2 * slices * (t.tile * kTileDepth * 4 + kPadBytes) <= limits.max_workgroup_storage;
 }
 
 std::uint32_t parts_to_fill(const MatmulPlan& plan, const MatmulProblem& p, std::uint64_t fill,
@@ -48,13 +52,14 @@ std::uint32_t parts_to_fill(const MatmulPlan& plan, const MatmulProblem& p, std:
   return static_cast<std::uint32_t>(std::min(ceil_div(fill, groups), p.k / least_part));
 }
 
-MatmulPlan tile_plan(const TileChoice& t) {
+MatmulPlan tile_plan(const TileChoice& t, std::uint32_t slices = 1) {
   MatmulPlan plan;
   plan.kind = MatmulKind::tile;
   plan.tile_m = plan.tile_n = t.tile;
-  plan.threads = t.threads;
+  plan.threads = t.threads * slices;
   plan.rows = t.rows;
   plan.unroll = t.unroll;
+  plan.slices = slices;
   return plan;
 }
 
@@ -74,6 +79,10 @@ bool one_tile(DType dtype) {
   return dtype == DType::i32;
 }
 
+bool can_slice(DType dtype, const Limits& limits) {
+  return is_float(dtype) && fits(std::end(kTiles)[-1], limits, kSlices);
+}
+
 struct MatrixChoice {
   std::uint32_t tile, sub;     ///< of a workgroup and of a subgroup, along both axes
   std::uint64_t least_groups;  ///< as above
@@ -84,13 +93,22 @@ constexpr std::uint64_t kLeastMatrix = 16;
 // More sums than these a subgroup don't stay in registers.
 constexpr std::uint32_t kMostMatrices = 16;
 
-MatmulPlan matrix_plan(const MatrixChoice& t, DType dtype, const MatrixUnit& unit) {
+/// Bytes of one row's stretch of the inner axis that workgroup memory holds at a time, a slab: the first that the
+/// product has and the device's memory holds. The largest tile of f16 has no registers for more than 64 (decision 012);
+/// short inner axes are the smallest tile's.
+constexpr std::uint32_t kSlabBytes[] = {128, 64};
+bool takes(const MatrixChoice& t, DType dtype, std::uint32_t slab_bytes) {
+  const bool large = t.tile == 128;
+  return slab_bytes == 128 ? !large || dtype == DType::u32 : large || t.tile == 32;
+}
+
+MatmulPlan matrix_plan(const MatrixChoice& t, DType dtype, const MatrixUnit& unit, std::uint32_t slab_bytes) {
   MatmulPlan plan;
   plan.kind = MatmulKind::matrix;
   plan.tile_m = plan.tile_n = t.tile;
   plan.sub_m = plan.sub_n = t.sub;
   plan.threads = (t.tile / t.sub) * (t.tile / t.sub) * unit.subgroup;
-  plan.slab = kMatrixSlabBytes / static_cast<std::uint32_t>(size_of(dtype));
+  plan.slab = slab_bytes / static_cast<std::uint32_t>(size_of(dtype));
   plan.vec = matrix_vec(dtype, unit);
   plan.unit = unit;
   return plan;
@@ -116,15 +134,22 @@ bool keeps_busy(const MatmulPlan& plan, const MatmulProblem& p, std::uint64_t le
 MatmulPlan gpu_tile(const Limits& limits, const MatmulProblem& p) {
   for (const MatrixChoice& t : kMatrixTiles) {
     if (!p.unit || std::min(p.m, p.n) < kLeastMatrix) break;
-    const MatmulPlan plan = matrix_plan(t, p.dtype, p.unit);
-    if (p.k < plan.slab || !matrix_fits(plan, p.dtype, limits)) continue;
-    if (t.least_groups == 0 || keeps_busy(plan, p, t.least_groups)) return plan;
+    for (std::uint32_t slab_bytes : kSlabBytes) {
+      if (!takes(t, p.dtype, slab_bytes)) continue;
+      const MatmulPlan plan = matrix_plan(t, p.dtype, p.unit, slab_bytes);
+      if (p.k < plan.slab || !matrix_fits(plan, p.dtype, limits)) continue;
+      if (t.least_groups == 0 || keeps_busy(plan, p, t.least_groups)) return plan;
+    }
   }
   for (const TileChoice& t : kTiles) {
     const MatmulPlan plan = tile_plan(t);
     if (!one_tile(p.dtype) && fits(t, limits) && keeps_busy(plan, p, t.least_groups)) return plan;
   }
-  return tile_plan(std::end(kTiles)[-1]);
+  const TileChoice& last = std::end(kTiles)[-1];
+  const MatmulPlan plan = tile_plan(last);
+  const bool sliced = can_slice(p.dtype, limits) && p.k >= kLeastSliced && groups_of(plan, p) <= kMostSlicedGroups &&
+                      gpu_parts(plan, p) == 1;
+  return sliced ? tile_plan(last, kSlices) : plan;
 }
 
 MatmulPlan choose_gpu(const Limits& limits, const MatmulProblem& p) {
@@ -186,7 +211,12 @@ MatmulPlan choose_cpu(const MatmulProblem& p) {
 }  // namespace
 
 std::uint32_t matrix_vec(DType dtype, const MatrixUnit& unit) {
-  return dtype != DType::u32 || unit.k % 8 != 0 ? 1 : unit.k % 16 != 0 ? 2 : 4;
+  const auto allowed = [&](std::uint32_t vec) {
+    return dtype == DType::u32 ? unit.k % (4 * vec) == 0 : unit.m % vec == 0 && unit.n % vec == 0 && unit.k % vec == 0;
+  };
+  std::uint32_t vec = dtype == DType::u32 ? 4 : 8;
+  while (vec > 1 && !allowed(vec)) vec /= 2;
+  return vec;
 }
 
 bool matrix_fits(const MatmulPlan& p, DType dtype, const Limits& limits) {
@@ -196,7 +226,8 @@ bool matrix_fits(const MatmulPlan& p, DType dtype, const Limits& limits) {
   if (dtype == DType::u32 && unit.k % 4 != 0) return false;
   if (p.sub_m % unit.m != 0 || p.sub_n % unit.n != 0 || steps % unit.k != 0) return false;
   const std::uint32_t step = dtype == DType::u32 ? unit.k / 4 : unit.k;  // of elements
-  if ((p.vec != 1 && p.vec != 2 && p.vec != 4) || step % p.vec != 0) return false;
+  const bool eights = p.vec == 8 && dtype == DType::f16;
+  if ((p.vec != 1 && p.vec != 2 && p.vec != 4 && !eights) || step % p.vec != 0) return false;
   if (dtype != DType::u32 && (unit.m % p.vec != 0 || unit.n % p.vec != 0)) return false;
   if (p.sub_m == 0 || p.sub_n == 0 || p.tile_m % p.sub_m != 0 || p.tile_n % p.sub_n != 0) return false;
   if (p.threads != p.tile_m / p.sub_m * (p.tile_n / p.sub_n) * unit.subgroup) return false;
@@ -204,8 +235,10 @@ bool matrix_fits(const MatmulPlan& p, DType dtype, const Limits& limits) {
   const auto bytes = static_cast<std::uint32_t>(size_of(dtype));
   std::uint64_t storage = std::uint64_t{4} * p.threads / unit.subgroup * unit.m * (unit.n + 4);  // of results
   for (std::uint32_t tile : {p.tile_m, p.tile_n}) {
-    // Each thread brings whole quads, as far along their line (Share in matmul_matrix.cpp).
-    if (tile * p.slab / 4 % p.threads != 0 || p.threads % (p.slab / 4) != 0) return false;
+    // Each thread brings whole pieces, as far along their line (Share in matmul_matrix.cpp).
+    const std::uint32_t piece = eights ? 8 : 4;
+    if (tile % piece != 0 || p.slab % piece != 0 || tile * p.slab / piece % p.threads != 0) return false;
+    if (p.threads % (p.slab / 4) != 0) return false;
     storage += std::uint64_t{tile} * (p.slab * bytes + kMatrixPadBytes);
     if (dtype == DType::u32) continue;  // whose inner axis is always what lies side by side
     if (p.threads % (tile / 4) != 0) return false;
@@ -284,10 +317,14 @@ std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DTyp
     for (const TileChoice& t : kTiles) {
       if (t.least_groups == 0 || (!one_tile(dtype) && fits(t, limits))) plans.push_back(tile_plan(t));
     }
+    if (can_slice(dtype, limits)) plans.push_back(tile_plan(std::end(kTiles)[-1], kSlices));
     for (const MatrixChoice& t : kMatrixTiles) {
       if (!unit) break;
-      const MatmulPlan plan = matrix_plan(t, dtype, unit);
-      if (matrix_fits(plan, dtype, limits)) plans.push_back(plan);
+      for (std::uint32_t slab_bytes : kSlabBytes) {
+        if (!takes(t, dtype, slab_bytes)) continue;
+        const MatmulPlan plan = matrix_plan(t, dtype, unit, slab_bytes);
+        if (matrix_fits(plan, dtype, limits)) plans.push_back(plan);
+      }
     }
     plans.push_back(vector_tile_plan(limits, false));
     if (dtype != DType::u32) plans.push_back(vector_tile_plan(limits, true));

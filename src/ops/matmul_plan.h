@@ -45,9 +45,9 @@ MatrixUnit matrix_unit(const Features& features, std::string_view in, std::strin
 /// unsigned operands have units of their own. None for other dtypes. See usable_unit.
 MatrixUnit matrix_unit(const Features& features, DType dtype, bool a_signed = true, bool b_signed = true);
 
-/// Matrix kernels: bytes of one row's stretch of the inner axis that workgroup memory holds at a time (a slab), and
-/// between its rows there (which keep rows that are read together in banks of their own, and start each on 16 bytes).
-inline constexpr std::uint32_t kMatrixSlabBytes = 64, kMatrixPadBytes = 16;
+/// Matrix kernels: bytes between the rows of an operand in workgroup memory, which keep rows that are read together in
+/// banks of their own, and start each on 16 bytes.
+inline constexpr std::uint32_t kMatrixPadBytes = 16;
 
 /// A product as the kernels see it: c[m, n] = a[m, k] @ b[k, n], `batch` times.
 struct MatmulProblem {
@@ -66,12 +66,17 @@ struct MatmulPlan {
   std::uint32_t threads = 0;           ///< invocations of a workgroup
   std::uint32_t rows = 0;              ///< result rows that one invocation makes
   std::uint32_t unroll = 1;            ///< tile: steps of the inner axis written out
+  /// tile: equal shares of the inner axis, one for each threads / slices threads of a workgroup, that are added up in
+  /// workgroup memory: 1, or a power of two where tile_m is 32 at most
+  std::uint32_t slices = 1;
   std::uint32_t quads = 1;             ///< block: four columns each, that one invocation makes
   std::uint32_t lanes_n = 0;           ///< block: how many of a workgroup's lanes lie along n
   std::uint32_t splits = 1;            ///< parts of the inner axis that are summed apart and added afterwards
   std::uint32_t sub_m = 0, sub_n = 0;  ///< matrix: what one subgroup makes
   std::uint32_t slab = 0;              ///< matrix: elements of the inner axis (of packed integers: words) at a time
-  std::uint32_t vec = 0;               ///< matrix: elements that go to workgroup memory at once: 1, 2 or 4
+  /// matrix: elements that go to workgroup memory at once: 1, 2 or 4; of f16 also 8, where both operands' lengths,
+  /// strides and offsets allow it, and 4 where they don't
+  std::uint32_t vec = 0;
   MatrixUnit unit{};                   ///< matrix
 
   bool operator==(const MatmulPlan&) const = default;
@@ -97,8 +102,8 @@ MatmulPlan sum_plan();
 std::vector<MatmulPlan> all_plans(DeviceClass device, const Limits& limits, DType dtype, std::uint32_t subgroup,
                                   const MatrixUnit& unit = {});
 
-/// MatmulPlan::vec of the table's plans: as many as a unit's step along the inner axis allows, since offsets there
-/// count in these; for f16 one, as was measured.
+/// MatmulPlan::vec of the table's plans: as many, up to 16 bytes, as a unit's step along the inner axis allows, since
+/// offsets there count in these.
 std::uint32_t matrix_vec(DType dtype, const MatrixUnit& unit);
 
 /// Can a device of these limits run this matrix plan (of whatever tile, subgroup's part and slab) for operands of

@@ -13,15 +13,12 @@
 #include "ops/launch.h"
 #include "ops/matmul_tuning.h"
 #include "ops/rows.h"
+#include "ops/view_of.h"
 #include "ops/wgsl_text.h"
 #include "weft/error.h"
 
 namespace weft::ops {
 namespace {
-
-Tensor view(const Tensor& x, const Shape& shape, const Strides& strides, std::int64_t offset) {
-  return Tensor(x.device(), x.buffer(), shape, strides, offset, x.dtype());
-}
 
 /// How a matrix operand lies: one axis side by side, the other in lines.
 struct Lie {
@@ -88,7 +85,7 @@ Product collapse(const Product& p) {
       shapes[i].push_back(x.shape()[axis]);
       strides[i].push_back(x.strides()[axis]);
     }
-    *results[i] = view(x, shapes[i], strides[i], x.offset());
+    *results[i] = view_of(x, shapes[i], strides[i], x.offset());
   }
   return out;
 }
@@ -103,9 +100,9 @@ Product batch_to_rows(const Product& p) {
   for (Tensor* x : {&out.a, &out.c, &out.bias, &out.residual}) {
     if (!*x) continue;
     const std::int64_t row = p.m() == 1 ? x->strides()[0] : x->strides()[1];
-    *x = view(*x, {x->shape()[0] * x->shape()[1], x->shape()[2]}, {row, x->strides()[2]}, x->offset());
+    *x = view_of(*x, {x->shape()[0] * x->shape()[1], x->shape()[2]}, {row, x->strides()[2]}, x->offset());
   }
-  out.b = view(p.b, {p.b.shape()[1], p.b.shape()[2]}, {p.b.strides()[1], p.b.strides()[2]}, p.b.offset());
+  out.b = view_of(p.b, {p.b.shape()[1], p.b.shape()[2]}, {p.b.strides()[1], p.b.strides()[2]}, p.b.offset());
   // A layout that no kernel takes is not worth the copy.
   return p.int8 != Int8::none || lie_of_a(out.a) ? out : p;
 }
@@ -282,7 +279,7 @@ class Multiplier {
   /// Cuts the inner axis into `parts`, multiplies them as a batch and adds up: for few results with a long inner axis.
   void run_in_parts(const Product& p, std::uint32_t parts, const MatmulPlan* by) const {
     const std::int64_t k = p.k();
-    const std::int64_t length = ((k + parts - 1) / parts + 3) / 4 * 4;
+    const std::int64_t length = ((k + parts - 1) / parts + 7) / 8 * 8;  // as wide reads want it
     const std::int64_t whole = k / length;
     const std::int64_t rest = k % length;
     const std::int64_t results = p.batch() * p.m() * p.n();
@@ -298,7 +295,7 @@ class Multiplier {
       Product piece;
       piece.a = with_axis(narrow(p.a, 0, first * length, of), 0, count, length * p.a.strides()[a_inner]);
       piece.b = with_axis(narrow(p.b, 1, first * length, of), 0, count, length * p.b.strides()[b_inner]);
-      piece.c = view(sums, shape, contiguous_strides(shape), first * results);
+      piece.c = view_of(sums, shape, contiguous_strides(shape), first * results);
       piece.int8 = p.int8;
       piece.a_signed = p.a_signed;
       piece.b_signed = p.b_signed;
@@ -322,8 +319,8 @@ class Multiplier {
       words.push(axes < 1 ? 1 : p.c.shape()[axes - 1]);
     }
     const bool sum = spec.plan.kind == MatmulKind::sum;
-    push_strides(sum ? Tensor() : p.a, spec.a_vec4 ? 4 : 1);
-    push_strides(sum ? Tensor() : p.b, spec.b_vec4 ? 4 : 1);
+    push_strides(sum ? Tensor() : p.a, at_once(spec, spec.a_vec4));
+    push_strides(sum ? Tensor() : p.b, at_once(spec, spec.b_vec4));
     push_strides(p.c, spec.c_vec4 ? 4 : 1);
     if (!spec.full) return;
     const DType sums = spec.out == DType::i32 ? DType::i32 : DType::f32;
@@ -362,11 +359,14 @@ class Multiplier {
             static_cast<std::uint32_t>((groups + row_groups_ - 1) / row_groups_), 1};
   }
 
-  /// Can x be read in fours, with `side_by_side` elements to a line?
-  static bool in_fours(const Tensor& x, std::size_t batch_axes, const Window& w, std::int64_t side_by_side,
-                       std::int64_t line) {
-    bool all = side_by_side % 4 == 0 && w.offset % 4 == 0 && line % 4 == 0;
-    for (std::size_t i = 0; i < batch_axes; ++i) all = all && x.strides()[i] % 4 == 0;
+  /// How many elements of an operand are read at once, which its parameters count in.
+  static std::int64_t at_once(const MatmulSpec& spec, bool vec4) { return spec.wide ? 8 : vec4 ? 4 : 1; }
+
+  /// Can x be read `count` elements at a time, with `side_by_side` of them to a line?
+  static bool reads_by(std::int64_t count, const Tensor& x, std::size_t batch_axes, const Window& w,
+                       std::int64_t side_by_side, std::int64_t line) {
+    bool all = side_by_side % count == 0 && w.offset % count == 0 && line % count == 0;
+    for (std::size_t i = 0; i < batch_axes; ++i) all = all && x.strides()[i] % count == 0;
     return all;
   }
 
@@ -389,10 +389,16 @@ class Multiplier {
     wish.out = p.c.dtype();
     wish.a_transposed = problem.a_transposed;
     wish.b_transposed = problem.b_transposed;
-    wish.a_vec4 = in_fours(p.a, axes, wa, a.inner_side_by_side ? p.k() : p.m(), a.line);
-    wish.b_vec4 = vector ? b_line == 1 && in_fours(p.b, axes, wb, p.k(), 0)
-                         : in_fours(p.b, axes, wb, b.inner_side_by_side ? p.k() : p.n(), b.line);
-    wish.c_vec4 = c_dense && in_fours(p.c, axes, wc, p.n(), c_line);
+    const auto a_by = [&](std::int64_t count) {
+      return reads_by(count, p.a, axes, wa, a.inner_side_by_side ? p.k() : p.m(), a.line);
+    };
+    const auto b_by = [&](std::int64_t count) {
+      return reads_by(count, p.b, axes, wb, b.inner_side_by_side ? p.k() : p.n(), b.line);
+    };
+    wish.a_vec4 = a_by(4);
+    wish.b_vec4 = vector ? b_line == 1 && reads_by(4, p.b, axes, wb, p.k(), 0) : b_by(4);
+    wish.c_vec4 = c_dense && reads_by(4, p.c, axes, wc, p.n(), c_line);
+    wish.wide = a_by(8) && b_by(8);
     wish.full = has_epilogue(p) || !c_dense;
     wish.batch_axes = axes <= 1 ? 1 : 3;
     wish.int8 = p.int8;
@@ -400,7 +406,7 @@ class Multiplier {
     wish.b_signed = p.b_signed;
     const MatmulSpec spec = settle(wish);
 
-    const std::int64_t ua = spec.a_vec4 ? 4 : 1, ub = spec.b_vec4 ? 4 : 1, uc = spec.c_vec4 ? 4 : 1;
+    const std::int64_t ua = at_once(spec, spec.a_vec4), ub = at_once(spec, spec.b_vec4), uc = spec.c_vec4 ? 4 : 1;
     const std::uint64_t groups = groups_of(plan, problem);
     check_size(p, groups);
     Words words;
@@ -456,7 +462,7 @@ class Multiplier {
                                                    [&] { return matmul_pack_options(x.dtype()); });
     const std::array bindings{from.range, window(panels, op_).range};
     launch(device_, kernel, bindings, words.bytes(), grid_of(static_cast<std::uint64_t>(groups)));
-    return view(panels, shape, strides, 0);
+    return view_of(panels, shape, strides, 0);
   }
 
   /// Halves the product until its repacked operands can be bound.
@@ -494,7 +500,7 @@ class Multiplier {
     wish.plan = plan;
     wish.in = p.a.dtype();
     wish.out = p.c.dtype();
-    wish.c_vec4 = c_dense && in_fours(p.c, p.batch_rank(), wc, p.n(), c_line);
+    wish.c_vec4 = c_dense && reads_by(4, p.c, p.batch_rank(), wc, p.n(), c_line);
     wish.full = has_epilogue(p) || !c_dense;
     wish.batch_axes = p.batch_rank() <= 1 ? 1 : 3;
     const MatmulSpec spec = settle(wish);
@@ -589,7 +595,7 @@ Tensor narrow(const Tensor& x, std::size_t from_end, std::int64_t start, std::in
   const std::size_t axis = x.rank() - 1 - from_end;
   Shape shape = x.shape();
   shape[axis] = count;
-  return view(x, shape, x.strides(), x.offset() + start * x.strides()[axis]);
+  return view_of(x, shape, x.strides(), x.offset() + start * x.strides()[axis]);
 }
 
 Tensor swap_last_two(const Tensor& x) {
@@ -597,7 +603,7 @@ Tensor swap_last_two(const Tensor& x) {
   Strides strides = x.strides();
   std::swap(shape[x.rank() - 1], shape[x.rank() - 2]);
   std::swap(strides[x.rank() - 1], strides[x.rank() - 2]);
-  return view(x, shape, strides, x.offset());
+  return view_of(x, shape, strides, x.offset());
 }
 
 Tensor with_axis(const Tensor& x, std::size_t at, std::int64_t length, std::int64_t stride) {
@@ -605,7 +611,7 @@ Tensor with_axis(const Tensor& x, std::size_t at, std::int64_t length, std::int6
   Strides strides = x.strides();
   shape.insert(at, length);
   strides.insert(at, stride);
-  return view(x, shape, strides, x.offset());
+  return view_of(x, shape, strides, x.offset());
 }
 
 Tensor stretch(const Tensor& x, const Shape& batch) {

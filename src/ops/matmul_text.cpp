@@ -119,8 +119,9 @@ std::string head(const MatmulSpec& s) {
   const auto bind = [&](int at, std::string_view access, std::string_view name, const std::string& type) {
     text += fmt::format("@group(0) @binding({}) var<storage, {}> {}: {};\n", at, access, name, type);
   };
-  bind(0, "read", "a", array_of(is_sum(s) ? sum : wgsl_name(s.in), s.a_vec4));
-  if (!is_sum(s)) bind(1, "read", "b", array_of(wgsl_name(s.in), s.b_vec4));
+  const std::string_view in = is_sum(s) ? sum : s.wide ? "u32" : wgsl_name(s.in);
+  bind(0, "read", "a", array_of(in, s.a_vec4));
+  if (!is_sum(s)) bind(1, "read", "b", array_of(in, s.b_vec4));
   bind(2, "read_write", "c", array_of(wgsl_name(s.out), s.c_vec4));
   if (s.full) {
     bind(3, "read", "bias", array_of(wgsl_name(s.out), false));

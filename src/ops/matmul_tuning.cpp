@@ -21,10 +21,6 @@ constexpr std::uint32_t kMostLengthClass = 13, kMostBatchClass = 6;
 // Parts of the inner axis that are worth trying are no shorter, and make no more workgroups, than these.
 constexpr std::uint64_t kLeastPart = 64, kMostGroups = 2048;
 
-std::uint64_t typical_length(std::uint64_t length, std::uint32_t most) {
-  return dispatch::class_length(std::min(dispatch::size_class(length), most));
-}
-
 TuningKey key_of(DeviceClass of, const MatmulProblem& p) {
   TuningKey key;
   if (p.dtype == DType::u32) {
@@ -148,7 +144,8 @@ TuningPlan to_tuning(const MatmulPlan& p) {
           p.unit.m,
           p.unit.n,
           p.unit.k,
-          p.unit.subgroup};
+          p.unit.subgroup,
+          p.slices};
 }
 
 MatmulPlan to_matmul(const TuningPlan& stored) {
@@ -159,6 +156,7 @@ MatmulPlan to_matmul(const TuningPlan& stored) {
   p.lanes_n = v[7], p.splits = v[8], p.sub_m = v[9], p.sub_n = v[10];
   p.slab = v[11], p.vec = v[12];
   p.unit = {v[13], v[14], v[15], v[16]};
+  p.slices = v[17];
   return p;
 }
 
@@ -174,10 +172,10 @@ bool applies(const MatmulPlan& plan, const MatmulProblem& p, const MatmulPlan& o
 
 MatmulProblem typical(const MatmulProblem& problem) {
   MatmulProblem out = problem;
-  out.m = typical_length(problem.m, kMostLengthClass);
-  out.n = typical_length(problem.n, kMostLengthClass);
-  out.k = typical_length(problem.k, 31);
-  out.batch = typical_length(problem.batch, kMostBatchClass);
+  out.m = dispatch::typical_length(problem.m, kMostLengthClass);
+  out.n = dispatch::typical_length(problem.n, kMostLengthClass);
+  out.k = dispatch::typical_length(problem.k, 31);
+  out.batch = dispatch::typical_length(problem.batch, kMostBatchClass);
   return out;
 }
 

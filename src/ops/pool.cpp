@@ -27,10 +27,6 @@ struct PoolParams {
       x_w, out_offset, zero;
 };
 
-constexpr std::uint32_t word(std::int64_t v) {
-  return static_cast<std::uint32_t>(v);
-}
-
 /// Elements of the window that one dispatch takes, [first, end) on each axis.
 struct Taps {
   std::array<std::int64_t, 2> first{0, 0}, end{0, 0};

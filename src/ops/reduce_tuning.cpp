@@ -17,7 +17,7 @@ using dispatch::TuningPlan;
 constexpr std::uint32_t kMostOutputsClass = 20;
 
 ReduceProblem typical(const ReduceProblem& p) {
-  return {dispatch::class_length(std::min(dispatch::size_class(p.outputs), kMostOutputsClass)),
+  return {dispatch::typical_length(p.outputs, kMostOutputsClass),
           dispatch::class_length(dispatch::size_class(p.length)), p.rows};
 }
 

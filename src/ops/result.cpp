@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ops/elementwise.h"
+#include "ops/view_of.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
@@ -12,11 +13,6 @@ namespace weft {
 namespace {
 
 thread_local detail::ResultScope* innermost = nullptr;
-
-bool same_elements(const Tensor& a, const Tensor& b) {
-  return a.buffer() == b.buffer() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         a.strides() == b.strides();
-}
 
 }  // namespace
 
@@ -50,7 +46,7 @@ void ResultScope::finish(const Tensor& result) {
                             to_string(result.shape()), to_string(out_.dtype()), to_string(out_.shape())),
                 fmt::format("give an output of {} {}", to_string(result.dtype()), to_string(result.shape())));
   }
-  if (same_elements(result, out_)) return;
+  if (ops::same_view(result, out_)) return;
   ops::ElementProgram copy;
   copy.run_into(out_, copy.input(result));
 }

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "ops/infer_norm.h"
+#include "ops/launch.h"
 #include "ops/result.h"
 #include "ops/rows_hold.h"
 #include "ops/rows_plan.h"
@@ -36,10 +37,6 @@ struct Params {
   std::uint32_t weight_offset, bias_offset;
 };
 static_assert(sizeof(Params) == 64, "no more than Dawn's immediates take");
-
-constexpr std::uint32_t word(std::int64_t v) {
-  return static_cast<std::uint32_t>(v);
-}
 
 /// All that chooses a kernel's text, next to the op.
 struct RowSpec {

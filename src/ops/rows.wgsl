@@ -51,7 +51,10 @@ fn moved(origin: f32, x: V) -> V {
   return x;
 }
 
-fn centre(origin: f32, m: f32) -> f32 { return select(0.0, origin + m, FROM_FIRST); }
+// The sum goes by its bits (splits is below 2^31): some drivers take (origin - (origin + m)) + m for 0.
+fn centre(origin: f32, m: f32) -> f32 {
+  return select(0.0, bitcast<f32>(bitcast<u32>(origin + m) ^ (params.splits >> 31u)), FROM_FIRST);
+}
 fn rest(origin: f32, c: f32, m: f32) -> f32 { return select(m, (origin - c) + m, FROM_FIRST); }
 
 // First and second statistic of a row's elements begin .. end - 1. Sums are blocked, so that rounding errors of long rows

@@ -21,7 +21,7 @@ constexpr std::uint32_t kMostRowsClass = 20;
 
 /// Dense rows of the class's lengths, beside each other or below each other.
 std::pair<AxisPair, AxisPair> typical(std::uint64_t rows, std::uint64_t length, bool by_column) {
-  rows = dispatch::class_length(std::min(dispatch::size_class(rows), kMostRowsClass));
+  rows = dispatch::typical_length(rows, kMostRowsClass);
   length = dispatch::class_length(dispatch::size_class(length));
   AxisPair kept, row;
   kept.length[1] = rows;

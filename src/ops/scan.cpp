@@ -41,10 +41,6 @@ struct Params {
 };
 static_assert(sizeof(Params) == 64, "no more than Dawn's immediates take");
 
-constexpr std::uint32_t word(std::int64_t v) {
-  return static_cast<std::uint32_t>(v);
-}
-
 /// Bits of the accumulator of no elements. Of sums it is -0, which keeps the -0 of a single element.
 std::uint32_t identity_bits(ScanOp op, DType accumulator) {
   const bool real = accumulator == DType::f32;

@@ -98,7 +98,7 @@ void Tensor::read_into(std::span<std::byte> out, ReadOptions options) const {
 }
 
 std::vector<std::byte> Tensor::to_host_bytes(ReadOptions options) const {
-  std::vector<std::byte> out(nbytes());
+  std::vector<std::byte> out = detail::host_elements<std::byte>(nbytes());
   read_into(out, options);
   return out;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/infer.h"
+#include "ops/view_of.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
@@ -15,10 +16,6 @@ void check_handle(std::string_view op, const Tensor& x) {
               "pass a tensor that Device::upload or an op gave");
 }
 
-Tensor view(const Tensor& x, const Shape& shape, const Strides& strides, std::int64_t offset) {
-  return Tensor(x.device(), x.buffer(), shape, strides, offset, x.dtype());
-}
-
 }  // namespace
 
 Tensor transpose(const Tensor& x, std::span<const std::int64_t> axes) {
@@ -29,17 +26,17 @@ Tensor transpose(const Tensor& x, std::span<const std::int64_t> axes) {
     shape.push_back(x.shape()[axis]);
     strides.push_back(x.strides()[axis]);
   }
-  return view(x, shape, strides, x.offset());
+  return ops::view_of(x, shape, strides, x.offset());
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
   check_handle("reshape", x);
   const Shape wanted = ops::reshape_shape(x.shape(), shape);
   if (const auto strides = ops::reshape_strides(x.shape(), x.strides(), wanted)) {
-    return view(x, wanted, *strides, x.offset());
+    return ops::view_of(x, wanted, *strides, x.offset());
   }
   const Tensor dense = contiguous(x);
-  return view(dense, wanted, contiguous_strides(wanted), dense.offset());
+  return ops::view_of(dense, wanted, contiguous_strides(wanted), dense.offset());
 }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
@@ -64,7 +61,7 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
     if (have != shape[i] && have != 1) fail(fmt::format("axis {} would go from {} to {}", i, have, shape[i]));
     strides[i] = have == shape[i] ? x.strides()[i - added] : 0;
   }
-  return view(x, shape, strides, x.offset());
+  return ops::view_of(x, shape, strides, x.offset());
 }
 
 Tensor expand_dims(const Tensor& x, std::int64_t axis) {
@@ -81,7 +78,7 @@ Tensor expand_dims(const Tensor& x, std::int64_t axis) {
   Strides strides = x.strides();
   shape.insert(at, 1);
   strides.insert(at, 1);
-  return view(x, shape, strides, x.offset());
+  return ops::view_of(x, shape, strides, x.offset());
 }
 
 Tensor slice(const Tensor& x, std::int64_t axis, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
@@ -95,7 +92,7 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::optional<std::int64_t> sta
   // With one element or none the step leads nowhere, and may be too large to multiply.
   if (range.count > 1) strides[at] *= range.step;
   const std::int64_t offset = range.count > 0 ? x.offset() + range.start * x.strides()[at] : x.offset();
-  return view(x, shape, strides, offset);
+  return ops::view_of(x, shape, strides, offset);
 }
 
 Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index) {
@@ -113,7 +110,7 @@ Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index) {
   Strides strides = x.strides();
   shape.erase(at);
   strides.erase(at);
-  return view(x, shape, strides, x.offset() + (index < 0 ? index + length : index) * x.strides()[at]);
+  return ops::view_of(x, shape, strides, x.offset() + (index < 0 ? index + length : index) * x.strides()[at]);
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // Small pieces that generated WGSL is made of.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -32,6 +33,18 @@ inline std::string fill(std::string text, std::initializer_list<Replacement> rep
     }
   }
   return text;
+}
+
+/// A u32 literal.
+inline std::string number(std::uint32_t n) {
+  return std::to_string(n) + "u";
+}
+
+/// `text` for each of 0 .. count - 1, with $I for the number.
+inline std::string each(std::uint32_t count, const std::string& text) {
+  std::string out;
+  for (std::uint32_t i = 0; i < count; ++i) out += fill(text, {{"$I", std::to_string(i)}});
+  return out;
 }
 
 }  // namespace weft::ops

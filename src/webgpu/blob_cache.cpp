@@ -84,7 +84,9 @@ fs::path BlobCache::default_root() {
   const fs::path xdg = env_text("XDG_CACHE_HOME").value_or("");
   if (xdg.is_absolute()) return xdg / "weft";
   const fs::path home = env_text("HOME").value_or("");
-  if (home.is_absolute()) return home / ".cache" / "weft";
+  // Accounts without a home name a folder that is not there (Debian: /nonexistent): not ours to make.
+  std::error_code failure;
+  if (home.is_absolute() && fs::is_directory(home, failure)) return home / ".cache" / "weft";
   return {};
 }
 
@@ -94,7 +96,7 @@ std::string BlobCache::folder_name(const std::string& identity) {
 
 BlobCache* BlobCache::shared(const std::string& identity) {
   if (!env_flag("WEFT_CACHE").value_or(true)) return nullptr;
-  const std::uint64_t cap = env_count("WEFT_CACHE_BYTES").value_or(kDefaultBytes);
+  const std::uint64_t cap = env_bytes("WEFT_CACHE_BYTES").value_or(kDefaultBytes);
   const fs::path root = default_root();
   if (root.empty() || cap == 0) return nullptr;
   static std::mutex mutex;

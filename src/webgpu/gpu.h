@@ -110,6 +110,9 @@ class Gpu {
   /// For tests: the next `n` calls of create_buffer find the device out of memory.
   void fail_creations(int n) noexcept { failures_due_.store(n, std::memory_order_relaxed); }
   int failures_due() const noexcept { return failures_due_.load(std::memory_order_relaxed); }
+  /// For tests: the implementation itself loses the device and tells by its callback, as when the driver fails. Nothing
+  /// of it may be mapped: wgpu-native takes mapped memory away.
+  void lose() { webgpu::lose(device_); }
 
  private:
   /// Outlives the Gpu: callbacks may come late.

@@ -217,6 +217,14 @@ double timestamp_period(WGPUQueue) {
   return 1.0;  // Dawn resolves ticks to nanoseconds itself
 }
 
+std::string_view loss_in(std::string_view) noexcept {
+  return {};  // the callback tells
+}
+
+void lose(WGPUDevice device) {
+  wgpuDeviceForceLoss(device, WGPUDeviceLostReason_Unknown, WGPUStringView{"lost by a test", WGPU_STRLEN});
+}
+
 void poll(WGPUInstance inst, WGPUDevice) {
   wgpuInstanceProcessEvents(inst);
 }

@@ -93,6 +93,17 @@ double timestamp_period(WGPUQueue queue) {
   return static_cast<double>(wgpuQueueGetTimestampPeriod(queue));
 }
 
+std::string_view loss_in(std::string_view error) noexcept {
+  // Version 29 calls back late or never; until then most calls on a lost device are errors that end in these words.
+  constexpr std::string_view kLost = "Parent device is lost";
+  const std::size_t end = error.find_last_not_of(" \n.") + 1;
+  return error.substr(0, end).ends_with(kLost) ? kLost : std::string_view{};
+}
+
+void lose(WGPUDevice device) {
+  wgpuDeviceDestroy(device);  // the one way that it has
+}
+
 void poll(WGPUInstance inst, WGPUDevice device) {
   if (device != nullptr) {
     wgpuDevicePoll(device, 0, nullptr);

@@ -58,9 +58,10 @@ std::uint32_t subgroup_size_of(std::string_view adapter) {
 
 Limits to_limits(const WGPULimits& l) {
   Limits out;
-  // lavapipe reports 2^31 - 1: sizes of buffers and bindings must be multiples of 4 (D33).
+  // lavapipe reports 2^31 - 1: sizes of buffers and bindings must be multiples of 4.
   out.max_buffer_size = l.maxBufferSize & ~std::uint64_t{3};
-  out.max_storage_binding_size = l.maxStorageBufferBindingSize & ~std::uint64_t{3};
+  // Kernels index by u32, elements of one byte too: what lies past 2^32 bytes of a binding they could not name (D34).
+  out.max_storage_binding_size = std::min<std::uint64_t>(l.maxStorageBufferBindingSize, UINT32_MAX) & ~std::uint64_t{3};
   out.max_uniform_binding_size = l.maxUniformBufferBindingSize & ~std::uint64_t{15};
   out.max_storage_buffers = std::min(l.maxStorageBuffersPerShaderStage, l.maxBindingsPerBindGroup);
   out.max_workgroup_size_x = l.maxComputeWorkgroupSizeX;

@@ -52,6 +52,10 @@ bool checks_indirect_grids() noexcept;
 bool writes_in_place(AdapterType type) noexcept;
 /// Nanoseconds that one tick of a resolved timestamp stands for.
 double timestamp_period(WGPUQueue queue);
+/// What an error says of the loss of its device, where errors are all that tells of one; else empty.
+std::string_view loss_in(std::string_view error) noexcept;
+/// Makes the implementation lose the device, for tests.
+void lose(WGPUDevice device);
 /// Lets the implementation deliver callbacks. Does not block; any thread.
 void poll(WGPUInstance instance, WGPUDevice device);
 

@@ -9,8 +9,8 @@ namespace weft::webgpu {
 
 using Clock = std::chrono::steady_clock;
 
-/// Spin, then sleep: 64 rounds of spinning, then sleeps of 4, 8, 16, 32 and from then on 50 us, never past the deadline
-/// (requirements A34). The counter saturates.
+/// Spin, then sleep: 64 rounds of spinning, then sleeps of 4, 8, 16, 32 and from then on 50 us, never past the
+/// deadline. The counter saturates.
 class Backoff {
  public:
   static constexpr std::uint32_t kSpins = 64;

@@ -211,6 +211,9 @@ def test_eval_shows_the_place(box):
     (["eval", "x + 1", "x=x.npy", "--threshold", "-1"], ["--threshold"]),
     (["eval", "x[40]", "x=x.npy"], ["index 40", "use an index from -37 to 36"]),
     (["eval", "v[i]", "v=v.npy", "i=i.npy", "--unknown"], ["--unknown"]),
+    (["eval", "x + 1", "x=x.npy", "-o"], ["--output is given without a value"]),
+    (["eval", "x + 1", "x=x.npy", "-o", "a.npy", "-o", "b.npy"], ["--output is given 2 times"]),
+    (["tune", "--budget", "soon"], ["--budget does not take 'soon'"]),
     (["eval"], ["EXPR"]),
     ([], ["subcommand"]),
     (["frobnicate"], ["frobnicate"]),
@@ -428,6 +431,19 @@ def test_sizes_of_options(box):
         assert done(weft("eval", "i", "i=i.npy", "--memory", size, cwd=box)) == "[1 2 3]\n"
 
 
+def test_c9_settings_that_can_not_be_used_are_refused_by_name(box):
+    """Requirement C9: whatever variable the sources read, a value that it can't have is an error that names it."""
+    sources = (pathlib.Path(__file__).parents[2] / "src").rglob("*.cpp")
+    names = {n for s in sources for n in re.findall(r'env_(?:text|count|flag|duration)\("(WEFT_\w+)"', s.read_text())}
+    names = {n for n in names if not n.startswith("WEFT_TEST_")}
+    assert len(names) >= 11, names
+    for name in sorted(names):
+        command = ["eval", "x + 1", "x=x.npy", "--stream", "-o", "o.npy"]
+        message = failed(weft(*command, cwd=box, env={name: "no such thing"}))
+        assert name in message and "no such thing" in message
+        assert not (box / "o.npy").exists()
+
+
 def test_a_setting_of_the_cache_that_is_no_setting(box):
     assert "WEFT_CACHE is 'off'" in failed(weft("tune", "--list", env={"WEFT_CACHE": "off"}))
 
@@ -638,6 +654,7 @@ RUN = ["run", "saxpy.wgsl", "x=v.npy", "y=v.npy", "--param", "a=1", "--param", "
     ([*RUN[:5], "a=1e39", *RUN[6:]], ["'1e39' is no f32"]),
     ([*RUN, "-o", "y=out.npy", "-o", "x=./out.npy"], ["for 'y' and for 'x'"]),
     ([*RUN, "-o", "y=out.npy", "--trace", "out.npy"], ["--trace", "two files"]),
+    (["run", "fill.wgsl", "--out", "z:f32:4,0", "--set", "TILE=1", "--set", "SCALE=1"], ["'z' has shape (4, 0)", "no array without elements"]),
     (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "TILE=1", "--set", "SCALE=1e39"], ["1e39 does not fit f32"]),
     (["run", "fill.wgsl", "--out", "z:f32:256", "--set", "A B=1"], ["A B", "letters"]),
     (["run", "saxpy.wgsl", "x=v.npy", "--param", "a=1", "--param", "n=6"], ["nothing is bound to y", "y=FILE"]),

@@ -290,7 +290,7 @@ def test_repr():
     assert repr(weft.zeros((0, 3))) == "weft.Array([], shape=(0, 3), dtype=float32)"
     assert str(weft.asarray([[True, False]])) == "[[ True False]]"
     a = np.arange(3000, dtype=np.int32)
-    assert str(weft.asarray(a)) == np.array2string(a, separator=", ")
+    assert str(weft.asarray(a)) == str(a)
     b = a.reshape(2, 1500)
     before = weft.stats()["bytes_read"]
     text = repr(weft.asarray(b))

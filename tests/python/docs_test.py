@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+import weft
+
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = (ROOT / "docs/python.md").read_text()
 RECIPES = re.findall(r"^## (\d+)\. (.*?)\n(.*?)(?=^## )", TEXT, re.M | re.S)
@@ -89,3 +91,21 @@ def test_an_example_as_a_program(tmp_path):
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0 and "32 x 24" in done.stdout, done.stderr
+
+
+def test_everything_public_has_a_docstring():
+    def says_something(name, what):
+        return any(line.strip() and not line.startswith((f"{name}(", "def ")) for line in (what.__doc__ or "").splitlines())
+
+    silent = []
+    for module in (weft, weft.nn, weft.fft, weft.linalg, weft.random):
+        for name in module.__all__:
+            what = getattr(module, name)
+            if not callable(what) or isinstance(what, np.dtype):
+                continue
+            if not says_something(name, what):
+                silent.append(f"{module.__name__}.{name}")
+            if isinstance(what, type) and not issubclass(what, Exception):
+                silent += [f"{name}.{n}" for n, v in vars(what).items() if n[0] != "_" and not says_something(n, v)]
+    assert not silent
+    assert "float32" in weft.exp.__doc__ and "numpy.exp" in weft.exp.__doc__ and "f32" not in weft.exp.__doc__

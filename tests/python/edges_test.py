@@ -399,3 +399,110 @@ def test_parts_of_a_waiting_program_may_be_read_before_it():
         for p in parts:
             p.numpy()  # each is a tensor of its own now: more than one kernel reads
         np.testing.assert_allclose(total.numpy(), sum(getattr(np, name)(X) for name in names), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: weft.zeros(10**30),
+        lambda: weft.zeros((2, -(10**30))),
+        lambda: weft.reshape(weft.zeros(4), (10**30,)),
+        lambda: weft.zeros(4)[10**30],
+        lambda: weft.zeros(4)[-(10**30)],
+        lambda: weft.sum(weft.zeros(4), axis=10**30),
+        lambda: weft.full(4, 10**5000),  # Python makes no text of it
+        lambda: weft.zeros(10**5000),
+    ],
+)
+def test_integers_past_64_bits_are_out_of_range(call):
+    with pytest.raises(weft.OutOfRange, match="does not fit 64 bits. Fix: "):
+        call()
+
+
+def test_a_slice_without_a_step():
+    with pytest.raises(weft.InvalidArgument, match="slice step cannot be zero. Fix: "):
+        weft.zeros(4)[::0]
+
+
+def test_stack_names_the_shapes_it_was_given():
+    with pytest.raises(weft.InvalidArgument, match=r"stack: array 0 has shape \(2, 3\), and array 1 \(4,\). Fix: "):
+        weft.stack([weft.zeros((2, 3)), weft.zeros(4)])
+    with pytest.raises(weft.InvalidArgument, match="stack: no arrays given. Fix: "):
+        weft.stack([])
+
+
+@pytest.mark.parametrize("call", [weft.memory, weft.stats, weft.synchronize, lambda d: weft.zeros(3, device=d)])
+def test_what_is_no_device(call):
+    for given in (3, "cpu", 0, "", weft.Device):
+        with pytest.raises(weft.InvalidArgument, match="neither a weft.Device nor None. Fix: "):
+            call(given)
+
+
+def test_profiles_take_devices_only():
+    with pytest.raises(weft.InvalidArgument, match="weft.profile of int. Fix: "):
+        weft.profile(3)
+
+
+@pytest.mark.parametrize("cache", [0, -1, "a", 1.5, None])
+def test_graphs_of_jit_are_counted_in_whole_numbers(cache):
+    with pytest.raises(weft.InvalidArgument, match="cache is .* Fix: "):
+        weft.jit(lambda a: a, cache=cache)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, "a", 1.5, None])
+def test_seeds(seed):
+    with pytest.raises(weft.InvalidArgument, match="the seed is .* Fix: "):
+        weft.random.Generator(seed)
+
+
+def test_generators_show_where_they_are():
+    g = weft.random.Generator(np.int64(7))
+    g.bits(8)
+    assert repr(g) == "weft.random.Generator(seed=7, offset=2)"
+
+
+def test_copies_that_the_host_has_no_room_for():
+    wide = weft.broadcast_to(weft.ones(()), (1 << 15, 1 << 15, 1 << 15, 1 << 15))
+    with pytest.raises(weft.OutOfMemory, match="4611686018427387904 bytes .* Fix: "):
+        wide.numpy()
+    with pytest.raises(weft.OutOfMemory, match="4611686018427387904 bytes.* Fix: "):
+        weft.asarray(np.broadcast_to(np.float32(1), (1 << 15, 1 << 15, 1 << 15, 1 << 15)))
+    assert "1., 1." in repr(wide)  # of which the ends alone are read
+
+
+def test_kernels_are_called_with_dicts_and_counts():
+    kernel = weft.Kernel(
+        """struct Params { a: f32 }
+           @group(0) @binding(0) var<storage, read_write> y: array<f32>;
+           @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3u) { y[id.x] = params.a; }"""
+    )
+    good = dict(out=dict(y=3), params=dict(a=2.0))
+    same(kernel(**good, elements=np.int64(2)), np.array([2, 2, 0], np.float32))
+    for bad in (dict(elements=-1), dict(elements=1.5), dict(elements="a"), dict(elements=2**64), dict(out=3), dict(params=3)):
+        with pytest.raises(weft.InvalidArgument, match="weft.Kernel: .* Fix: "):
+            kernel(**{**good, **bad})
+    with pytest.raises(weft.InvalidArgument, match="the first argument is list. Fix: "):
+        kernel([1.0], params=dict(a=2.0))
+
+
+def test_objects_that_hold_compiled_things_are_copied():
+    """A model's copy shares its kernels, graphs and device, as it does its functions."""
+    kernel = weft.Kernel("@compute @workgroup_size(1) fn main() {}")
+    step = weft.jit(lambda a: a + 1)
+    model = {"kernel": kernel, "step": step, "device": weft.default_device(), "w": weft.asarray([1.0, 2.0])}
+    for again in (copy.copy(model), copy.deepcopy(model)):
+        assert again["kernel"] is kernel and again["step"] is step and again["device"] is model["device"]
+        same(again["w"], np.array([1, 2], np.float32))
+    for what in (kernel, step):
+        with pytest.raises(TypeError, match="weft: .* Fix: "):
+            pickle.dumps(what)
+
+
+def test_repr_copies_the_ends_alone():
+    wide = weft.broadcast_to(weft.asarray(np.arange(8, dtype=np.float32)[:, None]), (8, 10**8))
+    before = weft.stats()["live_bytes"]
+    text = repr(wide)
+    assert text.startswith("weft.Array([[0., 0., 0., ..., 0., 0., 0.],") and "[7., 7., 7., ..., 7., 7., 7.]], dtype" in text
+    assert weft.stats()["peak_bytes"] < 2**31 and weft.stats()["live_bytes"] - before < 10**5
+    b = np.arange(9 * 8 * 20 * 10).reshape(9, 8, 20, 10).astype(np.int32)
+    assert str(weft.asarray(b)) == str(b)

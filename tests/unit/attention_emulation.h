@@ -24,11 +24,14 @@ inline std::string replaced(std::string text, std::string_view what, std::string
 /// Before anything else, all workgroup memory becomes NaN, or what is worst instead: what a kernel reads of it without
 /// having written it shows.
 inline std::string poisoned(const std::string& text, std::uint32_t threads) {
-  static const std::regex variable(R"(var<workgroup> (\w+): array<(\w+), (\d+)>;)");
+  static const std::regex variable(R"(var<workgroup> (\w+): array<(vec4<\w+>|\w+), (\d+)>;)");
   std::string fill;
   for (std::sregex_iterator it(text.begin(), text.end(), variable), end; it != end; ++it) {
     const std::string name = (*it)[1], type = (*it)[2], count = (*it)[3];
-    const std::string_view bad = type == "u32" ? "0xffffffffu" : type == "f16" ? "f16(bad)" : "bad";
+    const std::string_view bad = type == "u32"         ? "0xffffffffu"
+                                 : type == "vec4<u32>" ? "vec4<u32>(0x7fff7fffu)"
+                                 : type == "vec4<f32>" ? "vec4<f32>(bad)"
+                                                       : "bad";
     fill += fmt::format("  for (var i = t; i < {}u; i += {}u) {{ {}[i] = {}; }}\n", count, threads, name, bad);
   }
   const std::string_view entry = "  let share = p.split * params.chunk;\n";
@@ -68,8 +71,10 @@ inline std::string emulated(const ops::AttentionMatrixTile& tile, std::string te
     const std::string name = fmt::format("load_{}_{}_{}", side, order, array);
     if (loads.find("fn " + name + "(") != std::string::npos) continue;
     const auto at = [&](std::string_view row, std::string_view column) {
-      return order == "row" ? fmt::format("f32({}[offset + {} * line + {}])", array, row, column)
-                            : fmt::format("f32({}[offset + {} * line + {}])", array, column, row);
+      // Offsets and lines count items: four f32, eight f16.
+      const std::string_view outer = order == "row" ? row : column, inner = order == "row" ? column : row;
+      const std::string place = fmt::format("(offset + {} * line) * {}u + {}", outer, array == "scores" ? 4 : 8, inner);
+      return fmt::format("{}({})", array == "scores" ? "score_at_place" : "half_of_" + array, place);
     };
     std::string body;
     if (side == "left") {
@@ -82,6 +87,9 @@ inline std::string emulated(const ops::AttentionMatrixTile& tile, std::string te
     } else {
       body = fmt::format("  for (var i = 0u; i < {}; i++) {{ (*out).at[i] = {}; }}\n", shares,
                          at("row_of(i)", "column_of()"));
+    }
+    if (array != "scores" && loads.find("fn half_of_" + array) == std::string::npos) {
+      loads += fmt::format("fn half_of_{0}(at: u32) -> f32 {{ return four_of({0}[at / 8u], at)[at & 3u]; }}\n", array);
     }
     loads += fmt::format("fn {}(out: ptr<function, Matrix_{}>, offset: u32, line: u32) {{\n{}}}\n", name, side, body);
   }
@@ -118,8 +126,12 @@ fn multiply_add(a: ptr<function, Matrix_left>, b: ptr<function, Matrix_right>, s
   }}
 }}
 fn store(offset: u32, sums: ptr<function, Matrix_result>, line: u32) {{
-  for (var i = 0u; i < {6}; i++) {{ scores[offset + row_of(i) * line + column_of()] = (*sums).at[i]; }}
+  for (var i = 0u; i < {6}; i++) {{ 
+    let at = (offset + row_of(i) * line) * 4u + column_of();
+    scores[at / 4u][at & 3u] = (*sums).at[i];
+  }}
 }}
+fn score_at_place(at: u32) -> f32 {{ return scores[at / 4u][at & 3u]; }}
 fn exchange_u32(value: u32, by: u32) -> u32 {{
   exchanged[own_t] = value;
   workgroupBarrier();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -153,6 +154,109 @@ TEST(Backend, L09_HandlesOfAnotherBackendAreRefused) {
   expect_error(error_of([&] { backend().free(loose.id()); }), ErrorCode::invalid_argument, {"not alive"});
   other.free(theirs[0]);
   expect_error(error_of([&] { backend().free(theirs[0]); }), ErrorCode::invalid_argument, {"not alive"});
+}
+
+// B9: a handle that is none and a buffer that is too small are named with all there is to know, warm or cold, and
+// nothing is made or recorded for the call.
+TEST(Backend, B9_RefusalsNameHandleAndBytes) {
+  const Handle a = put(Floats(16, 1)), b = put(Floats(16, 1)), c = put(Floats(16, 0)), small = put(Floats(3, 5));
+  const Handle dead = put(Floats(16, 1));
+  backend().free(dead);
+  backend().synchronize();
+  for (int warm = 0; warm < 2; ++warm) {
+    const Stats before = backend().device().stats();
+    const auto refused = [&](Handle of_a, Handle of_b, Handle of_c, std::initializer_list<std::string_view> parts) {
+      expect_error(error_of([&] { backend().gemm(none, none, 4, 4, 4, 1, of_a, 4, of_b, 4, 0, of_c, 4); }),
+                   ErrorCode::invalid_argument, parts);
+    };
+    const std::string gone = "handle " + std::to_string(dead) + ", which is not alive";
+    refused(dead, b, c, {"gemm: a is " + gone});
+    refused(a, dead, c, {"gemm: b is " + gone});
+    refused(a, b, dead, {"gemm: c is " + gone});
+    const std::string held = " (handle " + std::to_string(small) + ") holds 12 bytes, and the call needs 64";
+    refused(small, b, c, {"gemm: a" + held});
+    refused(a, small, c, {"gemm: b" + held});
+    refused(a, b, small, {"gemm: c" + held});
+    const Stats after = backend().device().stats();
+    EXPECT_EQ(after.dispatches, before.dispatches);
+    EXPECT_EQ(after.bind_group_misses, before.bind_group_misses);
+    EXPECT_EQ(after.pool_releases + after.live_bytes, before.pool_releases + before.live_bytes);
+    backend().gemm(none, none, 4, 4, 4, 1, a, 4, b, 4, 0, c, 4);
+  }
+  EXPECT_EQ(get(c, 16), Floats(16, 4.0f));
+  EXPECT_EQ(get(small, 3), Floats(3, 5.0f));
+}
+
+// B11: no handle is given twice, though the memory is: a key of a freed one can't come to mean another buffer.
+TEST(Backend, B11_HandlesAreNeverGivenTwice) {
+  const Handle out = put(Floats(16, 0));
+  std::vector<Handle> given;
+  const std::uint64_t made = backend().device().stats().pool_allocations;
+  for (int i = 0; i < 500; ++i) {
+    const Handle h = put(Floats(16, static_cast<float>(i)));
+    backend().unary(BackendUnary::neg, h, out, 16);
+    backend().free(h);
+    given.push_back(h);
+    if (i % 100 == 0) {
+      EXPECT_EQ(get(out, 16), Floats(16, -static_cast<float>(i)));
+    }
+  }
+  EXPECT_LE(backend().device().stats().pool_allocations - made, 4u);
+  for (const Handle h : {given.front(), given[250], given.back()}) {
+    expect_error(error_of([&] { backend().unary(BackendUnary::neg, h, out, 16); }), ErrorCode::invalid_argument,
+                 {"not alive"});
+  }
+  EXPECT_TRUE(std::is_sorted(given.begin(), given.end()));
+  EXPECT_EQ(std::adjacent_find(given.begin(), given.end()), given.end());
+}
+
+// D26: no op brings anything back to the host but those whose indices are checked: means, convolutions, attention and
+// products only record.
+TEST(Backend, D26_OpsReadNothingBack) {
+  const Handle a = put(Floats(4096, 1)), b = put(Floats(4096, 1)), c = put(Floats(4096, 0));
+  const Handle line = put(Floats(100'000, 3)), one = put(Floats(1, 0));
+  const std::array<std::uint64_t, 1> length{100'000};
+  const std::array<std::uint64_t, 2> square{64, 64};
+  backend().synchronize();
+  const Stats before = backend().device().stats();
+  for (auto op : {BackendReduce::sum, BackendReduce::max, BackendReduce::min, BackendReduce::mean}) {
+    backend().reduce(op, line, one, length, 0);
+    backend().reduce(op, a, c, square, 1);
+  }
+  backend().softmax(a, c, square, 1);
+  backend().gemm(none, transpose, 64, 64, 64, 1, a, 64, b, 64, 0, c, 64);
+  backend().gemm_mixed_precision(Precision16::bfloat16, Storage16::rounded, none, none, 64, 64, 64, 1, a, 64, b, 64, 0,
+                                 c, 64);
+  backend().attention(a, b, a, c, 1, 2, 32, 32, 64, 0.125, true);
+  backend().conv2d_forward(a, {1, 1, 16, 16}, b, {2, 1, 3, 3}, c, {1, 2, 14, 14}, {1, 1}, {0, 0});
+  backend().conv2d_backward_data(a, {1, 2, 14, 14}, b, {2, 1, 3, 3}, c, {1, 1, 16, 16}, {1, 1}, {0, 0});
+  backend().conv2d_backward_filter(a, {1, 1, 16, 16}, b, {1, 2, 14, 14}, c, {2, 1, 3, 3}, {1, 1}, {0, 0});
+  backend().unary(BackendUnary::tanh, a, c, 4096);
+  backend().binary(BackendBinary::div, a, b, c, 4096);
+  const Stats after = backend().device().stats();
+  EXPECT_EQ(after.reads, before.reads);
+  EXPECT_EQ(after.bytes_read, before.bytes_read);
+  EXPECT_EQ(after.uploads, before.uploads);
+  EXPECT_GE(after.dispatches - before.dispatches, 18u);
+  EXPECT_NEAR(get(one, 1)[0], 3.0f, 1e-5f);
+}
+
+// D34, B.5 test 9: no product of an index and a stride wraps at 32 bits. Strides that nothing steps by may be anything;
+// those that lead out of the buffer are refused, also where 32 bits of them would lie inside.
+TEST(BackendGemm, D34_StridesPast32Bits) {
+  const Handle a = put(Floats{1, 2, 3, 4}), b = put(Floats{5, 6, 7, 8}), c = put(Floats(4, 0));
+  constexpr std::uint64_t kFar = (std::uint64_t{1} << 32) + 2;
+  backend().batched_gemm(none, none, 1, 2, 2, 1, a, kFar, kFar, b, 2, kFar, 0, c, kFar, kFar, 1);
+  EXPECT_EQ(get(c, 4), (Floats{19, 22, 0, 0}));
+  const auto refused = [&](std::initializer_list<std::string_view> parts, auto&& call) {
+    expect_error(error_of(call), ErrorCode::invalid_argument, parts);
+  };
+  refused({"a ", "17179869200"}, [&] { backend().gemm(none, none, 2, 2, 2, 1, a, kFar, b, 2, 0, c, 2); });
+  refused({"b ", "17179869200"}, [&] { backend().gemm(none, none, 2, 2, 2, 1, a, 2, b, kFar, 0, c, 2); });
+  refused({"c ", "17179869200"}, [&] { backend().gemm(none, none, 2, 2, 2, 1, a, 2, b, 2, 0, c, kFar); });
+  refused({"a "}, [&] { backend().batched_gemm(none, none, 1, 2, 2, 1, a, 2, kFar - 2, b, 2, 0, 0, c, 2, 2, 2); });
+  refused({"2^62"}, [&] { backend().gemm(none, none, kFar, 2, kFar, 1, a, kFar, b, 2, 0, c, 2); });
+  EXPECT_EQ(get(c, 4), (Floats{19, 22, 0, 0}));
 }
 
 // D22, D28, B4, B7: a call that was made before makes nothing anew: no buffer, pipeline or bind group; also in a loop
@@ -337,7 +441,7 @@ TEST(BackendGemm, Batches) {
                  backend().batched_gemm(none, transpose, m, n, k, 1, ha, k, m * k, hb, k, 0, 0, hc, n, m * n - 1,
                                         batch);
                }),
-               ErrorCode::invalid_argument, {"12", "11"});
+               ErrorCode::invalid_argument, {"batched_gemm", "12", "11"});
 }
 
 // B.5 test 9 (there: refused): 70,000 matrices are all multiplied.
@@ -561,12 +665,14 @@ TEST(Backend, GatherAndScatter) {
   backend().gather(in, 3, 2, put(std::vector<std::uint32_t>{2, 0}), 2, out);
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 0, 1, -1, -1}));
   const Handle bad = put(std::vector<std::uint32_t>{0, 3});
-  expect_error(error_of([&] { backend().gather(in, 3, 2, bad, 2, out); }), ErrorCode::out_of_range, {"3"});
+  expect_error(error_of([&] { backend().gather(in, 3, 2, bad, 2, out); }), ErrorCode::out_of_range,
+               {"gather: index 3"});
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 0, 1, -1, -1}));
   // Other rows stay; of equal indices the last wins.
   backend().scatter(in, put(std::vector<std::uint32_t>{1, 2, 1}), 3, out, 3, 2);
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 20, 21, 10, 11}));
-  expect_error(error_of([&] { backend().scatter(in, bad, 2, out, 3, 2); }), ErrorCode::out_of_range, {"3"});
+  expect_error(error_of([&] { backend().scatter(in, bad, 2, out, 3, 2); }), ErrorCode::out_of_range,
+               {"scatter: index 3"});
   EXPECT_EQ(get(out, 6), (Floats{20, 21, 20, 21, 10, 11}));
 }
 
@@ -697,6 +803,33 @@ TEST(Backend, ADestroyedDeviceFailsFast) {
   expect_error(error_of([&] { b.synchronize(); }), ErrorCode::device_lost);
   std::array<std::byte, 16> bytes{};
   expect_error(error_of([&] { b.copy_dtoh(bytes, h); }), ErrorCode::device_lost);
+}
+
+// D40: after a loss there is a way back: init() opens another device, on which the lost one's handles are not alive.
+TEST(Backend, D40_InitAfterALoss) {
+  ComputeBackend b;
+  b.init();
+  const Handle old = b.alloc(16);
+  const std::uint64_t first = b.device().id();
+  b.device().destroy();
+  EXPECT_FALSE(b.is_initialized());
+  expect_error(error_of([&] { b.alloc(16); }), ErrorCode::device_lost, {"init()"});
+  b.init();
+  EXPECT_TRUE(b.is_initialized());
+  const std::uint64_t second = b.device().id();
+  EXPECT_NE(second, first);
+  b.init();
+  EXPECT_EQ(b.device().id(), second);
+  expect_error(error_of([&] { b.free(old); }), ErrorCode::invalid_argument, {"not alive"});
+  const Handle in = b.alloc(16), out = b.alloc(16);
+  EXPECT_NE(in, old);
+  const Floats values{1, -2, 3, -4};
+  b.copy_htod(in, std::as_bytes(std::span(values)));
+  expect_error(error_of([&] { b.unary(BackendUnary::neg, old, out, 4); }), ErrorCode::invalid_argument, {"not alive"});
+  b.unary(BackendUnary::neg, in, out, 4);
+  Floats got(4);
+  b.copy_dtoh(std::as_writable_bytes(std::span(got)), out);
+  EXPECT_EQ(got, (Floats{-1, 2, -3, 4}));
 }
 
 // -- the C ABI

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <random>
 #include <thread>
 
@@ -65,6 +66,27 @@ TEST(BindGroupCache, A41_Keys) {
   for (const auto& [layout, ranges] : keys) get(cache, layout, ranges, &made);
   EXPECT_EQ(made, 9);
   EXPECT_EQ(cache.stats().entries, 9u);
+}
+
+// A47: there is nothing that a key could not be formed of: numbers go in whole.
+TEST(BindGroupCache, A47_KeysOfAnyNumbers) {
+  BindGroupCache cache(256);
+  constexpr std::uint64_t kFar = std::uint64_t{1} << 32;
+  int made = 0;
+  const std::pair<std::uint64_t, Ranges> keys[] = {{1, {{1, 0, 64}}},
+                                                   {1, {{1, 0, 64 + kFar}}},
+                                                   {1, {{1, kFar, 64}}},
+                                                   {1, {{1 + kFar, 0, 64}}},
+                                                   {1 + kFar, {{1, 0, 64}}},
+                                                   {1, {{1, 0, UINT64_MAX}}},
+                                                   {1, {{1, UINT64_MAX, UINT64_MAX}}},
+                                                   {UINT64_MAX, Ranges(64, {UINT64_MAX, UINT64_MAX, UINT64_MAX})}};
+  for (const auto& [layout, ranges] : keys) get(cache, layout, ranges, &made);
+  EXPECT_EQ(made, 8);
+  EXPECT_EQ(cache.stats().misses, 8u);
+  for (const auto& [layout, ranges] : keys) get(cache, layout, ranges, &made);
+  EXPECT_EQ(made, 8);
+  EXPECT_EQ(cache.stats().hits, 8u);
 }
 
 // A42: at least one entry is kept.
@@ -184,6 +206,50 @@ TEST(BindGroupCache, A46_InsertRechecks) {
   EXPECT_EQ(cache.stats().entries, 1u);
   EXPECT_EQ(cache.stats().misses, 1u);
   EXPECT_EQ(cache.stats().hits, 1u);
+}
+
+// B13: threads that miss on one key at the same time all build; one group stays, for all of them, and the others go.
+TEST(BindGroupCache, B13_ThreadsThatMissTogether) {
+  constexpr unsigned kThreads = 4;
+  BindGroupCache cache(8);
+  std::barrier all_build(kThreads);
+  std::vector<BindGroupCache::Group> got(kThreads);
+  run_threads(kThreads, [&](unsigned t) {
+    got[t] = cache.get_or_create(1, Ranges{{1, 0, 4}, {2, 0, 4}}, [&] {
+      all_build.arrive_and_wait();
+      return empty_group();
+    });
+  });
+  for (const auto& group : got) EXPECT_EQ(group, got[0]);
+  EXPECT_EQ(cache.stats().entries, 1u);
+  EXPECT_EQ(cache.stats().misses, 1u);
+  EXPECT_EQ(cache.stats().hits, kThreads - 1);
+  std::weak_ptr<const BindGroupCache::Cached> last = got[0];
+  got.clear();
+  EXPECT_FALSE(last.expired());
+  cache.forget_allocation(2);  // the key was there once
+  EXPECT_EQ(cache.stats().entries, 0u);
+  EXPECT_TRUE(last.expired());
+}
+
+// B14: a full cache gives one entry for one that comes; room that forgetting made is used first.
+TEST(BindGroupCache, B14_OneGoesForOneThatComes) {
+  constexpr std::uint64_t kCap = 64;
+  BindGroupCache cache(kCap);
+  for (std::uint64_t i = 1; i <= kCap; ++i) get(cache, 1, {{i, 0, 4}});
+  for (std::uint64_t i = 1; i <= 10; ++i) cache.forget_allocation(i);
+  for (std::uint64_t i = 101; i <= 110; ++i) get(cache, 1, {{i, 0, 4}});
+  EXPECT_EQ(cache.stats().evictions, 0u);
+  for (std::uint64_t i = 201; i <= 220; ++i) {
+    get(cache, 1, {{i, 0, 4}});
+    ASSERT_EQ(cache.stats().evictions, i - 200);
+    ASSERT_EQ(cache.stats().entries, kCap);
+  }
+  int made = 0;
+  for (std::uint64_t i = 31; i <= kCap; ++i) get(cache, 1, {{i, 0, 4}}, &made);  // the oldest 20, from 11 on, went
+  EXPECT_EQ(made, 0);
+  get(cache, 1, {{30, 0, 4}}, &made);
+  EXPECT_EQ(made, 1);
 }
 
 // A49, A.9 (8): a factory that throws leaves all as it was; other threads go on.

@@ -80,6 +80,7 @@ TEST_F(BlobCacheTest, ForeignFilesAreMisses) {
   EXPECT_EQ(text(cache.load(bytes("key"))), "value");
 }
 
+// D20: the cap that is documented is kept.
 TEST_F(BlobCacheTest, TheOldestGoPastTheCap) {
   const std::string value(1000, 'v');
   BlobCache cache(root_, "one", 10'500);
@@ -184,6 +185,9 @@ TEST_F(BlobCacheTest, SettingsOfTheEnvironment) {
   set("XDG_CACHE_HOME", "relative");
   set("HOME", root_.string());
   EXPECT_EQ(BlobCache::default_root(), root_ / ".cache" / "weft");
+  set("HOME", (root_ / "missing").string());
+  EXPECT_EQ(BlobCache::default_root(), std::filesystem::path());
+  EXPECT_FALSE(std::filesystem::exists(root_ / "missing"));
   unsetenv("HOME");
   EXPECT_EQ(BlobCache::shared("dawn 1 lavapipe"), nullptr);
 }

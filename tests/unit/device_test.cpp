@@ -16,6 +16,7 @@
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 #include "webgpu/gpu.h"
+#include "webgpu/implementation.h"
 
 namespace weft::testing {
 namespace {
@@ -47,6 +48,84 @@ TEST(Device, LimitsAreTheAdapters) {
   EXPECT_GE(l.max_workgroups_per_dimension, 65535u);
   EXPECT_EQ(device.features().f16, device.adapter().features.f16);
   EXPECT_EQ(device.features().immediates, l.max_immediate_size > 0);
+}
+
+// D34: kernels index by u32, elements of one byte too, so no binding reaches past 2^32 bytes, whatever the adapter says
+// (Metal's take whole gigabytes more); D33: sizes go down to a multiple of 4.
+TEST(Device, D34_NoBindingPastAU32) {
+  WGPULimits l = WGPU_LIMITS_INIT;
+  l.maxBufferSize = (std::uint64_t{64} << 30) + 3;
+  l.maxStorageBufferBindingSize = std::uint64_t{64} << 30;
+  EXPECT_EQ(webgpu::to_limits(l).max_buffer_size, std::uint64_t{64} << 30);
+  EXPECT_EQ(webgpu::to_limits(l).max_storage_binding_size, 4294967292u);
+  l.maxStorageBufferBindingSize = std::uint64_t{1} << 32;
+  EXPECT_EQ(webgpu::to_limits(l).max_storage_binding_size, 4294967292u);
+  l.maxStorageBufferBindingSize = (std::uint64_t{1} << 31) - 1;
+  EXPECT_EQ(webgpu::to_limits(l).max_storage_binding_size, 2147483644u);
+}
+
+// C9: every counter that a user sees counts what its name says.
+TEST(Device, C9_CountersCount) {
+  DeviceOptions o;
+  o.pipelines = 3;
+  o.bind_groups = 2;
+  o.pool_bytes = 8192;
+  o.tuning = TuningMode::off;
+  Device device = Device::open(o);
+  const Stats none = device.stats();
+  EXPECT_EQ(none.dispatches + none.copies + none.submits + none.passes + none.uploads + none.reads + none.read_copies +
+                none.bytes_uploaded + none.bytes_read + none.live_bytes + none.pool_allocations + none.pipeline_misses +
+                none.bind_group_misses + none.staging_allocations + none.fused_ops + none.materialized + none.tuned_ops,
+            0u);
+  const Kernel neg = neg_kernel(device), again = neg_kernel(device);
+  std::vector<Buffer> y(3);
+  for (Buffer& b : y) b = device.alloc(64);
+  const Buffer x = upload_vector(device, std::vector<float>(16, 2));
+  for (const Buffer& b : y) neg(device.stream(), {{"x", x}, {"y", b}}, Grid{});
+  neg(device.stream(), {{"x", x}, {"y", y[2]}}, Grid{});
+  device.stream().copy(y[0], 0, y[1], 0, 64);
+  EXPECT_EQ(read_vector<float>(device, y[1], 16), std::vector<float>(16, -2));
+  EXPECT_EQ(read_vector<float>(device, y[2], 8), std::vector<float>(8, -2));
+  Stats s = device.stats();
+  EXPECT_EQ(s.dispatches, 4u);
+  EXPECT_EQ(s.copies, 1u);
+  EXPECT_EQ(s.passes, 1u);
+  EXPECT_EQ(s.submits, 2u);
+  EXPECT_EQ(s.uploads, 1u);
+  EXPECT_EQ(s.bytes_uploaded, 64u);
+  EXPECT_EQ(s.reads, 2u);
+  EXPECT_EQ(s.read_copies, 2u);
+  EXPECT_EQ(s.bytes_read, 96u);
+  EXPECT_EQ(s.live_bytes, 256u);
+  EXPECT_EQ(s.pool_allocations, 4u);
+  EXPECT_EQ(s.staging_allocations, 1u);
+  EXPECT_EQ(s.staging_hits, 1u);
+  EXPECT_EQ(s.staging_bytes, 4096u);
+  EXPECT_EQ(s.pipeline_misses, 1u);
+  EXPECT_EQ(s.pipeline_hits, 1u);
+  EXPECT_EQ(s.pipeline_entries, 1u);
+  EXPECT_GT(s.compile_ms, 0);
+  EXPECT_EQ(s.bind_group_misses, 3u);
+  EXPECT_EQ(s.bind_group_hits, 1u);
+  EXPECT_EQ(s.bind_group_evictions, 1u);
+  EXPECT_EQ(s.bind_group_entries, 2u);
+  y.clear();
+  EXPECT_EQ(device.stats().pool_releases, 3u);
+  EXPECT_EQ(device.stats().retained_bytes, 192u);
+  EXPECT_EQ(device.stats().live_bytes, 64u);
+  EXPECT_EQ(device.stats().peak_bytes, 256u);
+  const Buffer hit = device.alloc(64);
+  EXPECT_EQ(device.stats().pool_hits, 1u);
+  device.trim();
+  EXPECT_EQ(device.stats().pool_evictions, 2u);
+  EXPECT_EQ(device.stats().retained_bytes, 0u);
+  const Tensor t = arange(device, 0.0, 6.0, 1.0);
+  const Tensor fused = (t + 1.0) * 2.0 - t;
+  EXPECT_EQ(fused.to_host<float>()[5], 7.0f);
+  softmax(t).to_host<float>();
+  s = device.stats();
+  EXPECT_GE(s.pipeline_evictions, 1u);
+  EXPECT_EQ(s.pipeline_entries, 3u);
 }
 
 TEST(Device, AdapterByIndexAndName) {

@@ -182,7 +182,10 @@ TEST(ExprGraph, FoldsAsPython) {
   EXPECT_EQ(folded("round(2.5)"), "2.0");
   EXPECT_EQ(folded("where(1 > 2, 10, 20)"), "20");
   EXPECT_NE(error_of("9223372036854775807 + 1").find("the sum does not fit a 64-bit integer"), std::string::npos);
-  EXPECT_NE(error_of("(-9223372036854775807 - 1) // -1").find("does not fit a 64-bit integer"), std::string::npos);
+  EXPECT_NE(error_of("(-9223372036854775807 - 1) // -1").find("the quotient does not fit a 64-bit integer"),
+            std::string::npos);
+  EXPECT_NE(error_of("abs(-9223372036854775807 - 1)").find("the absolute value does not fit"), std::string::npos);
+  EXPECT_NE(error_of("-(-9223372036854775807 - 1)").find("the negative does not fit"), std::string::npos);
   EXPECT_EQ(folded("(-9223372036854775807 - 1) % -1"), "0");
   EXPECT_NE(error_of("2 ** 63").find("the power does not fit"), std::string::npos);
   EXPECT_NE(error_of("1 << 63").find("does not fit"), std::string::npos);
@@ -240,6 +243,10 @@ TEST(ExprGraph, SuggestsNames) {
   EXPECT_NE(error_of("np.sofmax(x)").find("write softmax"), std::string::npos);
   EXPECT_NE(error_of("x.summ()").find("write sum"), std::string::npos);
   EXPECT_NE(error_of("x.shap").find("did you mean 'shape'"), std::string::npos);
+  EXPECT_NE(error_of("x.foo").find("a float32 array of shape (37, 64) has no attribute 'foo'. Fix: use shape"),
+            std::string::npos);
+  EXPECT_NE(error_of("x.T()").find("write T without parentheses"), std::string::npos);
+  EXPECT_NE(error_of("i()").find("i is an int32 array"), std::string::npos);
   EXPECT_NE(error_of("x.exp()").find("write exp(x)"), std::string::npos);
   EXPECT_NE(error_of("x.sum").find("write sum()"), std::string::npos);
   EXPECT_NE(error_of("x + exp").find("the function exp"), std::string::npos);

@@ -786,7 +786,7 @@ TEST(MatmulKernels, AllCompile) {
     }
   }
   RecordProperty("kernels", static_cast<int>(pending.size()));
-  EXPECT_LT(pending.size(), 800u) << "too many variants to keep an eye on";
+  EXPECT_LT(pending.size(), 900u) << "too many variants to keep an eye on";
   EXPECT_GT(pending.size(), 200u);
 }
 

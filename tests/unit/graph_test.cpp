@@ -130,6 +130,33 @@ TEST(Graph, OpsRecordIntoTheCapture) {
   EXPECT_EQ(y.to_host<float>(), Floats{42});
 }
 
+// D44: a node takes several inputs, outputs feed later nodes on the device, and nothing is read back but what the
+// caller asks for; again and again.
+TEST(Graph, D44_OutputsFeedNodesAndNothingIsReadBack) {
+  Device& device = test_device();
+  const Kernel matmul = matmul_kernel(device), k = scale_kernel(device);
+  const Buffer a = upload_vector<float>(device, {1, 2, 3, 4}), b = upload_vector<float>(device, {0, 1, 1, 0});
+  const Buffer c = device.alloc(16);
+  const Graph graph = device.capture([&](const Stream& s) {
+    const Buffer product = device.alloc(16), twice = device.alloc(16);
+    matmul(s, {{"a", a}, {"b", b}, {"c", product}}, MatmulParams{2, 2, 2, 1}, Grid{});
+    scale(k, s, product, twice, 2);
+    matmul(s, {{"a", twice}, {"b", product}, {"c", c}}, MatmulParams{2, 2, 2, 1}, Grid{});
+  });
+  device.synchronize();
+  const Stats before = device.stats();
+  for (int i = 0; i < 20; ++i) graph.run();
+  device.synchronize();
+  const Stats after = device.stats();
+  EXPECT_EQ(after.dispatches - before.dispatches, 60u);
+  EXPECT_EQ(after.submits - before.submits, 1u);
+  EXPECT_EQ(after.reads, before.reads);
+  EXPECT_EQ(after.uploads, before.uploads);
+  // 2 p p for p = [[2, 1], [4, 3]]
+  EXPECT_EQ(read_vector<float>(device, c, 4), (Floats{16, 10, 40, 26}));
+  EXPECT_EQ(device.stats().reads - before.reads, 1u);
+}
+
 TEST(Graph, NodesTellWhatWasCaptured) {
   Device& device = test_device();
   const Kernel k = scale_kernel(device);

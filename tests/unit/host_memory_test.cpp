@@ -2,24 +2,29 @@
 // What is called meanwhile stays off the implementation: not all of them outlive a failing operator new.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <thread>
 #include <utility>
 
+#include "dispatch/bind_group_cache.h"
 #include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 #include "weft/graph.h"
+#include "weft/ops.h"
 
 namespace {
 thread_local int allocations_left = -1;  ///< below 0: no limit
 thread_local int allocations_made = 0;
+thread_local std::size_t largest_block = SIZE_MAX;
 }  // namespace
 
 // Both forms: where only one is replaced, AddressSanitizer's own stands for the other (std::stable_sort calls it).
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++allocations_made;
-  if (allocations_left == 0) return nullptr;
+  if (allocations_left == 0 || size > largest_block) return nullptr;
   if (allocations_left > 0) --allocations_left;
   return std::malloc(size);
 }
@@ -27,7 +32,7 @@ void* operator new(std::size_t size) {
   if (void* p = operator new(size, std::nothrow)) return p;
   throw std::bad_alloc();
 }
-// Not inlined: gcc would see std::free of what operator new gave, and not that this is that operator's own.
+// Not inlined: compilers would take a call of one for the wrong partner of the other.
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
@@ -164,6 +169,71 @@ TEST(HostMemory, A49_FailedHandlesAreNotCounted) {
   }
   EXPECT_GE(failures, 2);  // the handle's state and its place in the registry
   EXPECT_EQ(device.memory().live_bytes, before.live_bytes);
+}
+
+// A35: a host that can't hold what a read is to bring says so, before anything is sent for.
+TEST(HostMemory, A35_ReadsThatTheHostHasNoRoomFor) {
+  Device& device = test_device();
+  const Buffer b = device.zeros_bytes(100'000);
+  const Tensor x = device.zeros(Shape{25'000}, DType::f32), truths = device.zeros(Shape{100'000}, DType::bool_);
+  const Tensor endless = broadcast_to(full(device, Shape{1}, 1.0, DType::f32), Shape{std::int64_t{1} << 61});
+  const std::uint64_t reads = device.stats().reads;
+  const auto refused = [](std::initializer_list<std::string_view> parts, auto&& call) {
+    expect_error(error_of(call), ErrorCode::out_of_memory, {"the host has no room"});
+    expect_error(error_of(call), ErrorCode::out_of_memory, parts);
+  };
+  {
+    struct SmallBlocksOnly {
+      SmallBlocksOnly() { largest_block = 50'000; }
+      ~SmallBlocksOnly() { largest_block = SIZE_MAX; }
+    } const only;
+    refused({"25000 elements of 4 bytes"}, [&] { device.read_as<float>(b); });
+    refused({"12501 elements of 4 bytes"}, [&] { device.read_as<float>(b, 1, 12'501); });
+    refused({"25000 elements of 4 bytes"}, [&] { x.to_host<float>(); });
+    refused({"100000 elements of 1 bytes"}, [&] { truths.to_host<bool>(); });
+    refused({"100000 elements of 1 bytes"}, [&] { x.to_host_bytes(); });
+  }
+  refused({"2305843009213693952 elements"}, [&] { endless.to_host<float>(); });  // no vector is that long
+  refused({"9223372036854775808 elements"}, [&] { endless.to_host_bytes(); });
+  EXPECT_EQ(device.stats().reads, reads);
+  EXPECT_EQ(device.read_as<float>(b).size(), 25'000u);
+}
+
+// A49 (c), B18: whichever host allocation of a look-up fails, with the lock held too, the cache is as it was, and
+// another thread finds its entries.
+TEST(HostMemory, A49_B18_BindGroupCacheWithoutHostMemory) {
+  using dispatch::BindGroupCache;
+  using dispatch::BoundRange;
+  BindGroupCache cache(8);
+  const std::vector<BoundRange> kept{{9, 0, 4}}, wanted{{1, 0, 4}, {2, 0, 4}, {3, 0, 4}};
+  const auto get = [&](const std::vector<BoundRange>& ranges) {
+    return cache.get_or_create(1, ranges, [] { return webgpu::BindGroup(); });
+  };
+  const auto first = get(kept);
+  int failures = 0;
+  for (bool made = false; !made; ++failures) {
+    ASSERT_LT(failures, 100);
+    try {
+      const OutOfHostMemory out(failures);
+      get(wanted);
+      made = true;
+    } catch (const std::bad_alloc&) {
+      run_threads(1, [&](unsigned) {
+        const auto hits = cache.stats().hits;
+        EXPECT_EQ(get(kept), first);
+        EXPECT_EQ(cache.stats().hits, hits + 1);
+        EXPECT_EQ(cache.stats().entries, 1u);
+        EXPECT_EQ(cache.stats().misses, 1u);
+        for (std::uint64_t id : {1, 2, 3}) cache.forget_allocation(id);  // no index names what is not there
+        EXPECT_EQ(cache.stats().entries, 1u);
+      });
+    }
+  }
+  EXPECT_GE(failures, 6);  // the group, the node, its ranges, and four places in the indexes
+  EXPECT_EQ(cache.stats().entries, 2u);
+  EXPECT_EQ(cache.stats().misses, 2u);
+  cache.forget_allocation(2);
+  EXPECT_EQ(cache.stats().entries, 1u);
 }
 
 }  // namespace

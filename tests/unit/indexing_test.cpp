@@ -226,6 +226,29 @@ TEST(Picking, IndicesOutOfRangeAreShownWithTheirPlace) {
   EXPECT_EQ(thrown([&] { take_along_axis(x, ints({INT32_MAX, 0, 0}, {1, 3}), 0); }).code, ErrorCode::out_of_range);
 }
 
+// A37: the one number that an op waits for, a checked call's verdict, is read alone, however much lies behind it; a
+// trusted call waits for nothing.
+TEST(Picking, A37_ChecksReadTheVerdictAlone) {
+  Device device = test_device();
+  const Tensor x = device.zeros({64, 1000}, DType::f32);
+  const Tensor rows = device.zeros({5000}, DType::i32), places = device.zeros({64, 1000}, DType::i32);
+  const Tensor tuples = device.zeros({3000, 2}, DType::i32);
+  const auto read_by = [&](auto&& call) {
+    const Stats before = device.stats();
+    call();
+    const Stats after = device.stats();
+    EXPECT_EQ(after.bytes_read - before.bytes_read, 4 * (after.reads - before.reads));
+    return after.reads - before.reads;
+  };
+  for (const auto check : {IndexCheck::checked, IndexCheck::trusted}) {
+    const std::uint64_t reads = check == IndexCheck::checked ? 1 : 0;
+    EXPECT_EQ(read_by([&] { take(x, rows, 0, check); }), reads);
+    EXPECT_EQ(read_by([&] { take_along_axis(x, places, 0, check); }), reads);
+    EXPECT_EQ(read_by([&] { gather_nd(x, tuples, 0, check); }), reads);
+    EXPECT_EQ(read_by([&] { scatter_along_axis(x, places, x, 0, {.check = check}); }), reads);
+  }
+}
+
 TEST(Picking, TrustedIndicesOutOfRangeGiveZero) {
   const Tensor x = of({1, 2, 3, 4, 5, 6}, {2, 3});
   const auto trusted = IndexCheck::trusted;

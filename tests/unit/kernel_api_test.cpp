@@ -531,6 +531,21 @@ TEST(KernelBindings, TensorsWithoutElementsAreRefused) {
 }
 
 // Strides of 0 show more elements than there are bytes; so many that their bytes can't be counted are refused.
+TEST(KernelBindings, ElementTypesAreToldByWholeWords) {
+  Device& device = test_device();
+  const auto doubles = [&](const char* declared, const char* type) {
+    return device.kernel({.source = std::string(declared) + "@group(0) @binding(0) var<storage, read_write> x: array<" +
+                                    type + ">;\n@compute @workgroup_size(1) fn main() { x[0] = x[1]; }",
+                          .label = "told"});
+  };
+  const std::vector<std::uint32_t> values{1, 2, 3, 4};
+  const Tensor x = device.upload(std::span(values), {4});
+  doubles("struct f32_or_u32 { a: u32, b: u32 }\n", "f32_or_u32")(device.stream(), {{"x", x}}, Grid{});
+  EXPECT_EQ(x.to_host<std::uint32_t>(), (std::vector<std::uint32_t>{3, 4, 3, 4}));
+  expect_error(error_of([&] { doubles("", "vec2<f32>")(device.stream(), {{"x", x}}, Grid{}); }),
+               ErrorCode::invalid_argument, {"told", "'x'", "uint32 given", "'array<vec2<f32>>' declared"});
+}
+
 TEST(KernelBindings, TensorsPastSixtyFourBits) {
   Device& device = test_device();
   const Buffer one = device.zeros_bytes(4);

@@ -350,6 +350,25 @@ TEST(Kernel, OutOfBoundsWritesStayInside) {
   EXPECT_EQ(std::vector<std::uint32_t>(got.begin() + 4, got.end()), std::vector<std::uint32_t>(1020, 0));
 }
 
+// D45: a dispatch reads nothing back, and a sequence of them is one submit.
+TEST(Kernel, D45_DispatchesReadNothingBack) {
+  Device& device = test_device();
+  const Kernel neg = neg_kernel(device);
+  const Buffer x = upload_vector(device, std::vector<float>(1000, 3)), y = device.alloc(4000);
+  device.synchronize();
+  const Stats before = device.stats();
+  for (int i = 0; i < 20; ++i)
+    neg(device.stream(), {{"x", i % 2 == 0 ? x : y}, {"y", i % 2 == 0 ? y : x}}, Grid{16, 1, 1});
+  device.synchronize();
+  const Stats after = device.stats();
+  EXPECT_EQ(after.dispatches - before.dispatches, 20u);
+  EXPECT_EQ(after.submits - before.submits, 1u);
+  EXPECT_EQ(after.passes - before.passes, 1u);
+  EXPECT_EQ(after.reads, before.reads);
+  EXPECT_EQ(after.staging_allocations + after.staging_hits, before.staging_allocations + before.staging_hits);
+  EXPECT_EQ(read_vector<float>(device, x, 1000), std::vector<float>(1000, 3));
+}
+
 // D24, issue 5: warm calls hit both caches and make nothing.
 TEST(Kernel, WarmCallsHitTheCaches) {
   Device& device = test_device();

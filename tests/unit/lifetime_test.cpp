@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 #include "weft/graph.h"
@@ -107,6 +108,72 @@ TEST(Lifetime, L07_C05_DestroyedDevice) {
   // The process lives, and a new device works.
   Device again = Device::open();
   EXPECT_EQ(read_vector<float>(again, upload_vector<float>(again, {5}), 1)[0], 5.0f);
+}
+
+// D40: the implementation loses the device, and Weft learns of it by its callback alone: what waits ends with the named
+// error, and the next device has nothing of the old one.
+TEST(Lifetime, D40_ALossThatTheImplementationReports) {
+  Device device = Device::open();
+  const Kernel neg = neg_kernel(device);
+  const Buffer x = upload_vector<float>(device, {1, 2}), y = device.zeros_bytes(8);
+  neg(device.stream(), {{"x", x}, {"y", y}}, Grid{});
+  device.synchronize();
+  neg(device.stream(), {{"x", x}, {"y", y}}, Grid{});
+  EXPECT_FALSE(device.lost());
+  Readback begun = device.read_async(x, 0, 8);
+  device.state()->gpu.lose();
+  const auto lost = [&](auto&& call) { expect_error(error_of(call), ErrorCode::device_lost, {"is lost"}); };
+  const auto start = std::chrono::steady_clock::now();
+  float out[2] = {7, 7};
+  lost([&] { device.read(y, 0, std::as_writable_bytes(std::span(out))); });
+  EXPECT_TRUE(device.lost());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);  // long before the wait_timeout of 30 s
+  EXPECT_EQ(out[0], 7);
+  try {
+    begun.wait();  // it had come, or it never will
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::device_lost) << e.what();
+  }
+  lost([&] { device.synchronize(); });
+  lost([&] { device.alloc(4); });
+  lost([&] { neg(device.stream(), {{"x", x}, {"y", y}}, Grid{}); });
+
+  Device next = Device::open();
+  EXPECT_NE(next.id(), device.id());
+  expect_error(error_of([&] { next.read(x, 0, std::as_writable_bytes(std::span(out))); }), ErrorCode::foreign_buffer);
+  expect_error(error_of([&] { neg(next.stream(), {{"x", x}, {"y", y}}, Grid{}); }), ErrorCode::foreign_buffer, {"neg"});
+  const Kernel fresh = neg_kernel(next);
+  EXPECT_EQ(next.stats().pipeline_misses, 1u);  // compiled anew, not the lost device's
+  const Buffer z = next.alloc(8);
+  fresh(next.stream(), {{"x", upload_vector<float>(next, {3, 4})}, {"y", z}}, Grid{});
+  EXPECT_EQ(read_vector<float>(next, z, 2), (std::vector<float>{-3, -4}));
+}
+
+// D40: reads and uploads that are under way when the implementation loses the device end in the named error:
+// wgpu-native ends the process when asked for memory that was mapped, and on an empty submit.
+TEST(Lifetime, D40_WorkUnderWayInALoss) {
+  Device device = Device::open();
+  const Kernel spin = spin_kernel(device);
+  const Buffer y = device.zeros_bytes(256 * 4), z = device.alloc(64);
+  device.synchronize();
+  spin(device.stream(), {{"y", y}}, Grid{256, 1, 1});
+  Readback begun = device.read_async(y, 0, 1024);
+  device.state()->gpu.lose();
+  const std::vector<std::byte> bytes(64);
+  const auto ends = [](auto&& call) {  // what was there already may still come
+    try {
+      call();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::device_lost) << e.what();
+    }
+  };
+  ends([&] { begun.wait(); });
+  ends([&] { begun.view(); });
+  ends([&] { device.state()->gpu.submit_writes(); });
+  for (int i = 0; i < 3; ++i) ends([&] { device.write(z, 0, bytes); });
+  expect_error(error_of([&] { device.upload_with(64, [](std::span<std::byte>) {}); }), ErrorCode::device_lost);
+  begun.cancel();
+  EXPECT_TRUE(device.lost());
 }
 
 // "Every later call": recording, too, where a batch was open when the device went.

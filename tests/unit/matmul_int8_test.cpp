@@ -128,7 +128,7 @@ TEST(MatmulInt8, UnitsAreChosenWhereTheDeviceHasThem) {
     problem.k = 128;
     EXPECT_EQ(ops::choose(DeviceClass::gpu, limits, problem).kind, MatmulKind::tile);
   }
-  // An H200's: four subgroups of 64 x 64 each, and two steps of a unit in a slab.
+  // An H200's: four subgroups of 64 x 64 each, and four steps of a unit in a slab.
   const Limits limits{.max_workgroup_invocations = 1024, .max_workgroup_storage = 48 << 10};
   const ops::MatmulProblem large{
       .m = 4096, .n = 4096, .k = 1024, .dtype = u32, .b_transposed = true, .unit = {16, 16, 32, 32}};
@@ -137,7 +137,7 @@ TEST(MatmulInt8, UnitsAreChosenWhereTheDeviceHasThem) {
   EXPECT_EQ(plan.tile_m, 128u);
   EXPECT_EQ(plan.sub_n, 64u);
   EXPECT_EQ(plan.threads, 128u);
-  EXPECT_EQ(plan.slab, 16u);
+  EXPECT_EQ(plan.slab, 32u);
   EXPECT_EQ(plan.vec, 4u);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "dispatch/state.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
 
@@ -33,6 +34,68 @@ TEST_P(Params, TheDeviceIsWhatItClaims) {
   } else {
     EXPECT_EQ(device().features().immediates, device().adapter().features.immediates);
   }
+}
+
+// D25: where the device takes immediates, parameters go by them: no uniform, no slot that runs out. Elsewhere each has
+// a slot of a uniform.
+TEST_P(Params, D25_ParametersGoByImmediates) {
+  const Kernel add = add_kernel(device()), neg = neg_kernel(device());
+  const bool immediates = device().features().immediates;
+  using dispatch::ParamsVia;
+  EXPECT_EQ(add.state()->params_via, immediates ? ParamsVia::immediates : ParamsVia::uniform);
+  EXPECT_EQ(neg.state()->params_via, ParamsVia::none);
+  const Buffer y = device().zeros_bytes(16);
+  device().synchronize();
+  const Stats before = device().stats();
+  constexpr std::uint32_t kDispatches = 600;  // the ring has 256 slots
+  const std::uint64_t batch = device().state()->options.batch_dispatches;
+  for (std::uint32_t i = 1; i <= kDispatches; ++i) add(device().stream(), {{"y", y}}, AddParams{i, 4}, Grid{});
+  EXPECT_EQ(read_vector<std::uint32_t>(device(), y, 1)[0], kDispatches * (kDispatches + 1) / 2);
+  EXPECT_EQ(device().stats().submits - before.submits,
+            immediates ? kDispatches / batch + 1 : (kDispatches + 255) / 256);
+}
+
+// B6, B8: a bind group knows nothing of parameters, so other values, and blocks of other sizes, make none anew; and
+// each block is read whole where a smaller or a larger one lay in the batch before.
+TEST_P(Params, B6_B8_BlocksOfOtherSizesShareBindGroups) {
+  std::vector<Kernel> kernels;
+  const std::uint32_t words[] = {1, 100, 3, 200, 64};
+  for (const std::uint32_t n : words) {
+    std::string members;
+    for (std::uint32_t i = 0; i < n; ++i) members += "p" + std::to_string(i) + ": u32,";
+    kernels.push_back(
+        device().kernel({.source = "struct Params { " + members +
+                                   " }\n@group(0) @binding(0) var<storage, read_write> y: array<u32>;\n"
+                                   "@compute @workgroup_size(1) fn main() { y[0] += params.p0 + params.p" +
+                                   std::to_string(n - 1) + "; }",
+                         .label = "sum of " + std::to_string(n)}));
+  }
+  const Buffer y = device().zeros_bytes(4);
+  const NamedBinding bindings[] = {{"y", y}};
+  const auto run = [&](std::size_t k, std::uint32_t value) {
+    std::vector<std::uint32_t> block(words[k]);
+    block.front() = value;
+    block.back() = value;  // the same word in a block of one
+    kernels[k](device().stream(), bindings, bytes_of(block), Grid{});
+    return 2 * value;
+  };
+  std::uint32_t want = run(0, 1);
+  const Stats before = device().stats();
+  std::uint32_t value = 1;
+  for (std::size_t first = 0; first < std::size(words); ++first) {  // each size first in a batch, at the ring's start
+    for (std::size_t i = 0; i < std::size(words); ++i) want += run((first + i) % std::size(words), ++value);
+    device().stream().submit();
+  }
+  EXPECT_EQ(read_vector<std::uint32_t>(device(), y, 1)[0], want);
+  EXPECT_EQ(device().stats().bind_group_misses, before.bind_group_misses);
+  EXPECT_EQ(device().stats().bind_group_entries, before.bind_group_entries);
+  // Neither short nor over-long blocks are taken.
+  for (const std::uint32_t n : {99u, 101u}) {
+    const std::vector<std::uint32_t> wrong(n);
+    expect_error(error_of([&] { kernels[1](device().stream(), bindings, bytes_of(wrong), Grid{}); }),
+                 ErrorCode::invalid_argument, {"sum of 100", std::to_string(n * 4), "400"});
+  }
+  EXPECT_EQ(read_vector<std::uint32_t>(device(), y, 1)[0], want);
 }
 
 // D3: 64 dispatches of one kernel with different scalars in one submit.

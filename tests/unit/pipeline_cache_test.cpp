@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "dispatch/pipeline_cache.h"
 #include "dispatch/state.h"
+#include "ops/catalog.h"
 #include "unit/core_helpers.h"
 #include "unit/sanitized.h"
 #include "unit/test_device.h"
@@ -167,6 +171,24 @@ TEST(PipelineCache, M06_KernelsComeAndGo) {
   if (!kSanitized) {
     EXPECT_LT(resident_bytes(), warm + (std::uint64_t{32} << 20));
   }
+}
+
+// B2: a key of the op library names one kernel's text, whatever family asks for it: all share one table.
+TEST(LibraryKernels, B2_AKeyNamesOneText) {
+  std::unordered_map<std::string, std::pair<std::size_t, std::string>> texts;  // hash of the text; the family
+  for (const ops::OpFamily* family : ops::families()) {
+    if (family->visit_kernels == nullptr) continue;
+    family->visit_kernels(test_device(), [&](std::string_view key, const KernelOptions& o) {
+      std::string text = o.source + '\0' + o.entry_point;
+      for (const PreludeConstant& c : o.constants) text += '\0' + c.name + '\0' + c.type + '\0' + c.value;
+      for (const OverrideValue& v : o.overrides) text += '\0' + v.name + '\0' + std::to_string(v.value);
+      const auto [it, fresh] =
+          texts.try_emplace(std::string(key), std::hash<std::string>()(text), std::string(family->title));
+      EXPECT_TRUE(fresh || it->second.first == std::hash<std::string>()(text))
+          << "two texts for " << key << ", of " << it->second.second << " and " << family->title;
+    });
+  }
+  EXPECT_GT(texts.size(), 1000u);
 }
 
 // Elementwise programs have no end of kernels: those of the library are bounded, too (D21,

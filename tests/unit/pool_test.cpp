@@ -1,7 +1,11 @@
 // The pool of device memory.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+#include <memory>
 #include <random>
+#include <thread>
 
 #include "dispatch/state.h"
 #include "memory/buffer_pool.h"
@@ -121,6 +125,31 @@ TEST(BufferPool, LargerThanTheCapIsNotKept) {
   f.pool.release(f.pool.acquire(8192, kUsage));
   EXPECT_EQ(f.pool.stats().retained_bytes, 0u);
   EXPECT_EQ(f.destroyed.size(), 1u);
+}
+
+// B12: whoever is told that memory went may take locks of his own, and ask the pool: it holds none meanwhile.
+TEST(BufferPool, B12_NoLockIsHeldWhileItTells) {
+  BufferPool* asked = nullptr;
+  int answered = 0;
+  std::vector<std::thread> others;
+  BufferPool pool(test_device().state()->gpu, 4096, [&](std::uint64_t) {
+    const auto done = std::make_shared<std::promise<void>>();
+    others.emplace_back([&asked, done] {
+      asked->stats();
+      done->set_value();
+    });
+    answered += done->get_future().wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+  });
+  asked = &pool;
+  auto first = pool.acquire(4096, kUsage), second = pool.acquire(4096, kUsage);
+  pool.release(std::move(first));
+  pool.release(std::move(second));  // the first goes for it
+  EXPECT_EQ(answered, 1);
+  pool.trim();
+  EXPECT_EQ(answered, 2);
+  pool.release(pool.acquire(8192, kUsage));  // over the cap
+  EXPECT_EQ(answered, 3);
+  for (std::thread& t : others) t.join();
 }
 
 TEST(BufferPool, TrimTellsWhoCares) {

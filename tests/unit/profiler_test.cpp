@@ -423,6 +423,7 @@ TEST(Profiler, MayBeginAndEndWhileOthersWork) {
   expect_profiling_off(device);
 }
 
+// D45: timing and reads without waiting need no timestamps.
 TEST(Profiler, WithoutTimestampsTheHostIsRecorded) {
   DeviceOptions options;
   options.allow_timestamps = false;
@@ -436,6 +437,7 @@ TEST(Profiler, WithoutTimestampsTheHostIsRecorded) {
     add(device, plus, y, 1);
   });
   EXPECT_EQ(device.stats().passes - before.passes, 1u);
+  EXPECT_EQ(device.read_async(y, 0, 4).view().size(), 4u);
   EXPECT_FALSE(trace.has_device_times());
   EXPECT_TRUE(dispatches_of(trace).empty());
   EXPECT_EQ(host_of(trace, "submit").size(), 1u);

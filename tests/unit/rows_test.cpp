@@ -338,10 +338,11 @@ TEST_P(Rows, LayerNormIsExactOnAnyMean) {  // N27
       std::normal_distribution<double> spread(mean, mean > 1e7 ? 100 : 1);
       std::vector<float> x(static_cast<std::size_t>(3 * length));
       for (float& v : x) v = static_cast<float>(spread(random));
-      x[static_cast<std::size_t>(2 * length)] += 300;  // what elements are counted from may be far from all others
+      // What elements are counted from may be far from all others: the mean counts from there, in steps of 3e-5.
+      x[static_cast<std::size_t>(2 * length)] += 300;
       SCOPED_TRACE(::testing::Message() << "mean " << mean << ", length " << length);
       expect_near(testing::to_doubles(layer_norm(floats(x, {3, length}))),
-                  layer_norm_model({x.begin(), x.end()}, {3, length}, 1, 1e-5, {}, {}), 2e-5, 2e-5);
+                  layer_norm_model({x.begin(), x.end()}, {3, length}, 1, 1e-5, {}, {}), 4e-5, 2e-5);
     }
   }
 }

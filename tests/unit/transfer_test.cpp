@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -12,8 +13,10 @@
 
 #include "dispatch/state.h"
 #include "memory/memory.h"
+#include "memory/upload_staging.h"
 #include "unit/core_helpers.h"
 #include "unit/test_device.h"
+#include "webgpu/encoder.h"
 
 namespace weft::testing {
 namespace {
@@ -199,6 +202,113 @@ TEST(Transfer, A27_OrderOfChecks) {
   // The logical end counts, not that of the allocation (D37).
   EXPECT_GT(b.allocation_size(), 9u);
   expect_error(error_of([&] { device.read_async(b, 0, 9); }), ErrorCode::out_of_range);
+}
+
+// A29: each sum and product on the way is checked; the error says which, with the numbers.
+TEST(Transfer, A29_SumsThatOverflowAreNamed) {
+  Device& device = test_device();
+  const Buffer b = upload_vector(device, pattern(64));
+  Bytes out(8, 0xaa);
+  const auto span = std::as_writable_bytes(std::span(out));
+  constexpr std::size_t kFar = SIZE_MAX - 3;
+  const auto refused = [&](std::initializer_list<std::string_view> parts, auto&& call) {
+    const Error e = error_of(call);
+    expect_error(e, ErrorCode::out_of_range, parts);
+    expect_error(e, ErrorCode::out_of_range, {"split the work"});
+  };
+  const std::string_view read_sum = "read: offset + size: 18446744073709551612 + 8";
+  refused({read_sum}, [&] { device.read(b, kFar, span); });
+  refused({read_sum}, [&] { device.read_async(b, kFar, 8); });
+  const ReadRange range{b, kFar, span};
+  refused({read_sum}, [&] { device.read_ranges(std::span(&range, 1)); });
+  refused({"write: offset + size: 18446744073709551612 + 8"}, [&] { device.write(b, kFar, span); });
+  refused({"copy: 18446744073709551612 + 8"}, [&] { device.stream().copy(b, kFar, device.alloc(8), 0, 8); });
+  refused({"clear: 18446744073709551612 + 8"}, [&] { device.stream().clear(b, kFar, 8); });
+  refused({"read: first element * element size: 2305843009213693952 * 8"},
+          [&] { device.read_as<std::uint64_t>(b, std::size_t{1} << 61, 1); });
+  refused({"read: elements * element size: 4611686018427387904 * 4"},
+          [&] { device.read_as<float>(b, 0, std::size_t{1} << 62); });
+  EXPECT_EQ(out, Bytes(8, 0xaa));
+}
+
+// A35, A36: a mapping that fails is an error with the implementation's reason, and its staging buffer never comes back.
+TEST(Transfer, A35_AMappingThatFails) {
+  Device& device = test_device();
+  const Buffer b = upload_vector(device, pattern(5000));
+  device.synchronize();
+  device.trim();
+  memory::StagingPool& pool = device.state()->memory->staging();
+  auto staging = pool.acquire(5000);
+  const WGPUBuffer taken = staging->buffer.get();
+  pool.release(std::move(staging));
+  const std::uint64_t bytes = pool.stats().bytes;
+  {
+    Readback read = device.read_async(b, 0, 5000);
+    ASSERT_EQ(pool.stats().bytes, bytes);  // that very buffer (A38)
+    device.state()->gpu.unmap(taken);      // ends the mapping that is under way
+    expect_error(error_of([&] { read.wait({60s}); }), ErrorCode::internal,
+                 {"read of 5000 bytes", "mapping the staging buffer failed: ", "copy_src", "map_read", "read again"});
+    expect_error(error_of([&] { read.view(); }), ErrorCode::internal);
+  }
+  device.trim();
+  EXPECT_EQ(pool.stats().bytes, 0u);
+  EXPECT_EQ(read_bytes(device, b, 0, 5000), pattern(5000));
+}
+
+// A23: the implementation's own messages name what is Weft's; each maker of buffers has its label.
+TEST(Transfer, A23_Labels) {
+  Device& device = test_device();
+  webgpu::Gpu& gpu = device.state()->gpu;
+  memory::StagingPool staging(gpu, 1 << 20);
+  std::atomic<std::uint64_t> counted{0};
+  const auto names = [&](std::string_view label, auto&& make) {
+    gpu.fail_creations(2);
+    expect_error(error_of(make), ErrorCode::out_of_memory, {label});
+    gpu.fail_creations(0);
+  };
+  device.trim();
+  names("'weft.buffer'", [&] { device.alloc(64); });
+  names("'weft.buffer'", [&] { device.upload_with(64, [](std::span<std::byte>) {}); });
+  names("'weft.staging'", [&] { staging.acquire(64); });
+  names("'weft.upload'", [&] { memory::UploadStaging(gpu, 64, counted); });
+  // A buffer without the usage that is asked of it: what WebGPU has to say names it as it was labelled.
+  const webgpu::LayoutEntry entry{0, webgpu::BindingType::storage, 0};
+  const webgpu::BindGroupLayout layout = gpu.create_layout(std::span(&entry, 1), "a layout");
+  const auto held = staging.acquire(64);
+  const Buffer plain = device.alloc(64, Usage::copy_src | Usage::copy_dst);
+  const auto bound = [&](WGPUBuffer buffer) {
+    const webgpu::GroupEntry group{0, buffer, 0, 64};
+    return error_of([&] { gpu.create_bind_group(layout.get(), std::span(&group, 1), "a group"); });
+  };
+  expect_error(bound(held->buffer.get()), ErrorCode::internal, {"a group", "weft.staging"});
+  expect_error(bound(plain.state()->allocation->buffer.get()), ErrorCode::internal, {"a group", "weft.buffer"});
+  // A stream's encoder, too; wgpu-native does not tell its name.
+  device.stream().clear(plain, 0, 64);
+  webgpu::Encoder& encoder = device.state()->default_stream->encoder;
+  webgpu::copy(encoder, plain.state()->allocation->buffer.get(), 0, held->buffer.get(), 0, 1 << 20);
+  const Error spoiled = error_of([&] { device.stream().submit(); });
+  expect_error(spoiled, ErrorCode::internal, {"submitting work of 'weft.stream'"});
+  if (implementation_name() == "dawn") expect_error(spoiled, ErrorCode::internal, {"CommandEncoder \"weft.stream\""});
+}
+
+// D31: zeros are one clear on the device, whatever their number: nothing goes through the queue.
+TEST(Transfer, D31_ZerosAreOneClear) {
+  Device& device = test_device();
+  constexpr std::size_t kSize = (std::size_t{1} << 20) + 3;
+  device.trim();
+  {
+    const Buffer dirty = upload_vector(device, Bytes(kSize, 0xee));
+  }
+  device.synchronize();
+  const Stats before = device.stats();
+  const Buffer zeros = device.zeros_bytes(kSize);
+  const Stats after = device.stats();
+  EXPECT_EQ(after.pool_hits - before.pool_hits, 1u);  // the dirty one's memory
+  EXPECT_EQ(after.copies - before.copies, 1u);
+  EXPECT_EQ(after.uploads, before.uploads);
+  EXPECT_EQ(after.bytes_uploaded, before.bytes_uploaded);
+  EXPECT_EQ(after.submits, before.submits);
+  EXPECT_TRUE(read_bytes(device, zeros, 0, kSize) == Bytes(kSize, 0));
 }
 
 // A31.

@@ -2,8 +2,8 @@
 //!
 //!     oxicuda-peer [--cpu] [--min-time SECONDS]
 //!
-//! Operands are on the device before the clock starts, but for in/ rows, whose uploads and readback it counts. A row is 8
-//! calls and one wait (1 on CPU devices), as in Weft's own programs.
+//! Operands are on the device before the clock starts, but for in/ rows, whose uploads and readback it counts. As many
+//! calls share a wait as take 30 ms, at most 200, as in Weft's own programs.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -32,9 +32,12 @@ const ATTENTIONS: [&str; 4] = [
     "attention/decode_f32_16x1x4096x64",
 ];
 
+/// Seconds of the calls before a wait, and how many these may be.
+const LONG_ENOUGH: f64 = 0.03;
+const MOST: usize = 200;
+
 struct Peer {
     backend: WebGpuBackend,
-    calls: usize,
     min_time: f64,
     largest: usize, // product, and attention of a thousand rows: on CPU devices larger ones take ten seconds each
 }
@@ -42,9 +45,9 @@ struct Peer {
 /// One row, ready to run: `call` records or does it once.
 struct Work<'a> {
     call: Box<dyn Fn() -> Outcome<()> + 'a>,
-    /// Ops that one call has, for rows of several; and calls before a wait.
+    /// Ops that one call has, for rows of several; and calls before a wait, where that is not found by their time.
     items: usize,
-    calls: usize,
+    calls: Option<usize>,
     buffers: Vec<u64>,
 }
 
@@ -100,7 +103,7 @@ impl Peer {
         let (family, rest) = row.split_once('/').unwrap_or((row, ""));
         let of = numbers(rest);
         let mut items = 1;
-        let mut calls = self.calls;
+        let mut calls = None;
         let call: Box<dyn Fn() -> Outcome<()> + '_> = match family {
             "matmul" if rest.starts_with("f32_") => {
                 let n = of[1];
@@ -187,7 +190,7 @@ impl Peer {
             "relu_chain" => {
                 const OPS: usize = 1000;
                 items = OPS;
-                calls = 1;
+                calls = Some(1);
                 let x = self.floats(4096, &mut buffers)?;
                 let y = self.empty(4096 * 4, &mut buffers)?;
                 Box::new(move || {
@@ -199,7 +202,7 @@ impl Peer {
                 })
             }
             "relu_read" => {
-                calls = 1;
+                calls = Some(1);
                 let x = self.floats(4096, &mut buffers)?;
                 let y = self.empty(4096 * 4, &mut buffers)?;
                 Box::new(move || {
@@ -208,7 +211,7 @@ impl Peer {
                 })
             }
             "in" if rest.starts_with("matmul/") => {
-                calls = 1;
+                calls = Some(1);
                 let n = of[1];
                 let host = bytes(&values(n * n));
                 let a = self.empty(n * n * 4, &mut buffers)?;
@@ -229,21 +232,34 @@ impl Peer {
     /// Seconds of one op, the mean over at least min_time.
     fn measure(&self, row: &str) -> Outcome<f64> {
         let work = self.prepare(row)?;
-        let round = || -> Outcome<()> {
-            for _ in 0..work.calls {
+        let round = |calls: usize| -> Outcome<f64> {
+            let start = Instant::now();
+            for _ in 0..calls {
                 (work.call)()?;
             }
-            self.backend.synchronize().map_err(text)
+            self.backend.synchronize().map_err(text)?;
+            Ok(start.elapsed().as_secs_f64())
+        };
+        let long_enough = || -> Outcome<usize> {
+            let mut calls = 1;
+            loop {
+                let took = round(calls)?;
+                if took > LONG_ENOUGH || calls == MOST {
+                    return Ok(calls);
+                }
+                calls = MOST.min((2 * calls).max((calls as f64 * 1.5 * LONG_ENOUGH / took) as usize));
+            }
         };
         let timed = || -> Outcome<f64> {
-            round()?; // compiles
+            round(1)?; // compiles
+            let calls = work.calls.map_or_else(long_enough, Ok)?;
             let start = Instant::now();
             let mut rounds = 0;
             while rounds == 0 || start.elapsed().as_secs_f64() < self.min_time {
-                round()?;
+                round(calls)?;
                 rounds += 1;
             }
-            Ok(start.elapsed().as_secs_f64() / (rounds * work.calls * work.items) as f64)
+            Ok(start.elapsed().as_secs_f64() / (rounds * calls * work.items) as f64)
         };
         let found = timed();
         for buffer in &work.buffers {
@@ -302,7 +318,7 @@ fn main() -> Outcome<()> {
     let adapter = WebGpuDevice::new().map_err(text)?.adapter_name.clone();
     let mut backend = WebGpuBackend::new();
     backend.init().map_err(text)?;
-    let peer = Peer { backend, calls: if cpu { 1 } else { 8 }, min_time, largest: if cpu { 512 } else { 4096 } };
+    let peer = Peer { backend, min_time, largest: if cpu { 512 } else { 4096 } };
     let rows: Vec<String> = peer.rows().iter().map(|r| quoted(r)).collect();
     println!(
         "{{\"worker\": \"oxicuda-webgpu\", \"version\": \"0.5.5\", \"adapter\": {}, \"toggles\": \"wgpu 29, bounds checks \
