@@ -16,10 +16,6 @@ namespace {
 
 using detail::DeviceState;
 
-/// From here the ring of staging buffers beats a queue write, which copies on one thread into fresh pages (measured on
-/// an H200: 256 KiB; on lavapipe, whose «device» memory the same cores copy, 4 MiB by the worse cases; docs/memory.md).
-constexpr std::size_t kRingFrom = std::size_t{512} << 10;
-constexpr std::size_t kRingFromOnCpu = std::size_t{4} << 20;
 /// From here a read runs in pieces, so that several threads copy while later pieces are on their way.
 constexpr std::size_t kReadPiecesFrom = std::size_t{8} << 20;
 constexpr std::uint64_t kReadPiece = std::uint64_t{16} << 20;
@@ -30,9 +26,7 @@ constexpr std::size_t kReadWholeUpTo = std::size_t{256} << 20;
 /// Writes whole words, after recorded work on the buffer.
 void write_words(DeviceState& device, memory::Allocation& to, std::uint64_t offset, std::span<const std::byte> bytes) {
   device.submit_users_of(to, nullptr);
-  const AdapterType type = device.gpu.adapter().type;
-  const std::size_t ring_from = type == AdapterType::cpu ? kRingFromOnCpu : kRingFrom;
-  if (bytes.size() >= ring_from && !webgpu::writes_in_place(type)) {
+  if (bytes.size() >= webgpu::staged_uploads_from(device.gpu.adapter().type)) {
     device.memory->upload_ring().upload(to.buffer.get(), offset, bytes, device.deadline({}));
   } else if (!bytes.empty()) {
     device.memory->queue_writes().write(to.buffer.get(), offset, bytes, device.deadline({}));

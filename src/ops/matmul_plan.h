@@ -63,9 +63,9 @@ struct MatmulProblem {
 struct MatmulPlan {
   MatmulKind kind = MatmulKind::tile;
   std::uint32_t tile_m = 0, tile_n = 0;
-  std::uint32_t threads = 0;           ///< invocations of a workgroup
-  std::uint32_t rows = 0;              ///< result rows that one invocation makes
-  std::uint32_t unroll = 1;            ///< tile: steps of the inner axis written out
+  std::uint32_t threads = 0;  ///< invocations of a workgroup
+  std::uint32_t rows = 0;     ///< result rows that one invocation makes
+  std::uint32_t unroll = 1;   ///< tile: steps of the inner axis written out
   /// tile: equal shares of the inner axis, one for each threads / slices threads of a workgroup, that are added up in
   /// workgroup memory: 1, or a power of two where tile_m is 32 at most
   std::uint32_t slices = 1;
@@ -77,7 +77,7 @@ struct MatmulPlan {
   /// matrix: elements that go to workgroup memory at once: 1, 2 or 4; of f16 also 8, where both operands' lengths,
   /// strides and offsets allow it, and 4 where they don't
   std::uint32_t vec = 0;
-  MatrixUnit unit{};                   ///< matrix
+  MatrixUnit unit{};  ///< matrix
 
   bool operator==(const MatmulPlan&) const = default;
 };

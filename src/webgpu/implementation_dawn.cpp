@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -209,8 +211,9 @@ void request_device(WGPUAdapter adapter, WGPUDeviceDescriptor& descriptor, WGPUR
   wgpuAdapterRequestDevice(adapter, &descriptor, callback);
 }
 
-bool writes_in_place(AdapterType type) noexcept {
-  return type == AdapterType::cpu;  // measured on lavapipe (docs/memory.md)
+std::uint64_t staged_uploads_from(AdapterType type) noexcept {
+  // A CPU adapter's idle buffers are written in place.
+  return type == AdapterType::cpu ? std::numeric_limits<std::uint64_t>::max() : std::uint64_t{512} << 10;
 }
 
 double timestamp_period(WGPUQueue) {

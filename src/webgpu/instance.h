@@ -1,6 +1,7 @@
 // The process's WebGPU instance, and what differs between the implementations before a device exists.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,8 +49,9 @@ std::string_view subgroups_directive() noexcept;
 bool bounds_checks_by_device() noexcept;
 /// Does an indirect dispatch with a grid over the device's limits run nothing, as WebGPU says (gpuweb/gpuweb#323)?
 bool checks_indirect_grids() noexcept;
-/// Does a queue write to an idle buffer of such an adapter copy straight into it?
-bool writes_in_place(AdapterType type) noexcept;
+/// Uploads of so many bytes and more go by mapped staging memory rather than by a queue write (docs/memory.md has the
+/// figures).
+std::uint64_t staged_uploads_from(AdapterType type) noexcept;
 /// Nanoseconds that one tick of a resolved timestamp stands for.
 double timestamp_period(WGPUQueue queue);
 /// What an error says of the loss of its device, where errors are all that tells of one; else empty.
