@@ -18,7 +18,11 @@ std::vector<std::byte> pattern(std::size_t n) {
   return bytes;
 }
 
-void rate(benchmark::State& state) {
+/// Transfers of the row's size, warm: one goes before those that are timed, on our side and on the bare one.
+template <class Transfer>
+void timed(benchmark::State& state, Transfer&& transfer) {
+  transfer();
+  for (auto _ : state) transfer();
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0));
 }
 
@@ -26,45 +30,41 @@ void raw_upload(benchmark::State& state) {
   const Raw raw(device());
   const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
   const auto buffer = raw.buffer(bytes.size(), WGPUBufferUsage_Storage | WGPUBufferUsage_CopyDst);
-  for (auto _ : state) {
+  timed(state, [&] {
     raw.write(buffer.get(), bytes);
     raw.flush();
     raw.wait_idle();
-  }
-  rate(state);
+  });
 }
 
 void weft_upload(benchmark::State& state) {
   const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
   const Buffer buffer = device().alloc(bytes.size());
-  for (auto _ : state) {
+  timed(state, [&] {
     device().write(buffer, 0, bytes);
     device().synchronize();
-  }
-  rate(state);
+  });
 }
 
 /// The two ways up, whatever Device::write would choose for this size (docs/memory.md, «Uploads»).
 void queue_write(benchmark::State& state) {
   const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
   const Buffer buffer = device().alloc(bytes.size());
-  for (auto _ : state) {
+  timed(state, [&] {
     device().state()->memory->queue_writes().write(buffer.state()->allocation->buffer.get(), 0, bytes,
                                                    webgpu::deadline_after(std::chrono::seconds(30)));
     device().synchronize();
-  }
-  rate(state);
+  });
 }
 
 void ring_write(benchmark::State& state) {
   const auto bytes = pattern(static_cast<std::size_t>(state.range(0)));
   const Buffer buffer = device().alloc(bytes.size());
-  for (auto _ : state) {
+  timed(state, [&] {
     device().state()->memory->upload_ring().upload(buffer.state()->allocation->buffer.get(), 0, bytes,
                                                    webgpu::deadline_after(std::chrono::seconds(30)));
     device().synchronize();
-  }
-  rate(state);
+  });
 }
 
 void raw_readback(benchmark::State& state) {
@@ -72,25 +72,22 @@ void raw_readback(benchmark::State& state) {
   std::vector<std::byte> out(static_cast<std::size_t>(state.range(0)));
   const auto buffer = raw.buffer(out.size(), WGPUBufferUsage_Storage | WGPUBufferUsage_CopySrc);
   const auto staging = raw.buffer(out.size(), WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst);
-  for (auto _ : state) raw.read(buffer.get(), staging.get(), out);
-  rate(state);
+  timed(state, [&] { raw.read(buffer.get(), staging.get(), out); });
 }
 
 void weft_readback(benchmark::State& state) {
   std::vector<std::byte> out(static_cast<std::size_t>(state.range(0)));
   const Buffer buffer = device().alloc(out.size());
-  for (auto _ : state) device().read(buffer, 0, out);
-  rate(state);
+  timed(state, [&] { device().read(buffer, 0, out); });
 }
 
 void weft_readback_view(benchmark::State& state) {
   const auto size = static_cast<std::size_t>(state.range(0));
   const Buffer buffer = device().alloc(size);
-  for (auto _ : state) {
+  timed(state, [&] {
     Readback r = device().read_async(buffer, 0, size);
     benchmark::DoNotOptimize(r.view().data());
-  }
-  rate(state);
+  });
 }
 
 void raw_create(benchmark::State& state) {

@@ -22,6 +22,8 @@ constexpr std::uint64_t kPackedRows = 3, kPackedChannels = 3;  // fewer are not 
 // Below so many workgroups (few) a sum is cut until there are so many (fill), into parts no shorter than these. The
 // GPU's are what `weft tune` chose for ResNet-50's shapes on an H200.
 constexpr std::uint64_t kGpuFew = 256, kGpuFill = 768, kGpuLeastPart = 64;
+// One kernel adds up so many parts and finishes; of a few more, fewer and longer ones are better.
+constexpr std::uint64_t kPartsOfOneKernel = 7, kFewMoreParts = 12;
 constexpr std::uint64_t kCpuFew = 8, kCpuFill = 8, kCpuLeastPart = 1024;
 // Mesa 22's lavapipe ends all loops of an invocation, silently, after 65,535 turns in all. A block's loops take at most
 // two turns a product, a tile's nine for eight.
@@ -105,6 +107,7 @@ ConvPlan choose_conv(bool cpu, const Limits& limits, const ConvProblem& p) {
   const std::uint64_t groups = groups_of(plan, p);
   if (groups < (cpu ? kCpuFew : kGpuFew) && p.inner >= 2 * least_part) {
     plan.splits = std::min(ceil_div(fill, groups), p.inner / least_part);
+    if (!cpu && plan.splits <= kFewMoreParts) plan.splits = std::min(plan.splits, kPartsOfOneKernel);
   }
   plan.splits = std::max(plan.splits, least_conv_splits(plan, p));
   return plan;

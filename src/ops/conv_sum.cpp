@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "ops/conv_codegen.h"
 #include "ops/conv_tuning.h"
@@ -36,14 +39,29 @@ double run_length(std::int64_t length, std::int64_t stride) {
   return static_cast<double>(length) / static_cast<double>(std::max<std::int64_t>(std::abs(stride), 1));
 }
 
-/// Bias, activation and the cast for sums that were added up apart, into `out`.
-void finish(const Tensor& sums, const Epilogue& epilogue, const Tensor& out, std::string_view op) {
+/// The axes of `x` as they lie in memory, the innermost last.
+std::array<std::int64_t, 4> memory_order(const Tensor& x) {
+  std::array<std::int64_t, 4> order{0, 1, 2, 3};
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return x.strides()[static_cast<std::size_t>(a)] > x.strides()[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+/// Sums of the parts (of the shape of `out`: channels, images, rows, columns), bias, activation and cast, into `out`:
+/// one kernel where the parts lie as `out` does and that is without gaps.
+void finish(std::span<const Tensor> parts, const Epilogue& epilogue, const Tensor& out, std::string_view op) {
+  const auto order = memory_order(out);
   ElementProgram program;
-  std::int32_t value = program.input(sums);
+  std::int32_t value = -1;
+  for (const Tensor& part : parts) {
+    const std::int32_t next = program.input(transpose(part, order));
+    value = value < 0 ? next : program.binary(BinaryOp::add, value, next);
+  }
   if (epilogue.bias) {
     const Tensor& b = epilogue.bias;
-    const Tensor spread = view_of(b, sums.shape(), {b.strides()[0], 0, 0, 0}, b.offset());
-    value = program.binary(BinaryOp::add, value, program.cast(program.input(spread), DType::f32));
+    const Tensor spread = view_of(b, out.shape(), {b.strides()[0], 0, 0, 0}, b.offset());
+    value = program.binary(BinaryOp::add, value, program.cast(program.input(transpose(spread, order)), DType::f32));
   }
   switch (epilogue.activation) {
     case Activation::none: break;
@@ -53,10 +71,11 @@ void finish(const Tensor& sums, const Epilogue& epilogue, const Tensor& out, std
     case Activation::silu: value = program.unary(UnaryOp::silu, value); break;
   }
   value = program.cast(value, out.dtype());
-  if (out.is_contiguous()) {
-    program.run_into(out, value);
+  const Tensor target = transpose(out, order);
+  if (target.is_contiguous()) {
+    program.run_into(target, value);
   } else {
-    copy_into(out, program.run(out.device(), out.shape(), value), op);
+    copy_into(target, program.run(out.device(), target.shape(), value), op);
   }
 }
 
@@ -284,26 +303,39 @@ void run_sum(const WindowSum& given, const Epilogue& epilogue, std::string_view 
     return;
   }
   const auto splits = static_cast<std::int64_t>(plan.splits);
-  const Tensor parts = Device(device).empty({splits, s.out.size()}, DType::f32);
+  const std::int64_t size = s.out.size();
+  const Tensor parts = Device(device).empty({splits, size}, DType::f32);
+  // A part lies as the result does: then adding them up and all else is one kernel.
   const Shape& shape = s.out.shape();
+  Strides strides{0, 0, 0, 0};
+  std::int64_t step = 1;
+  const auto order = memory_order(s.out);
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const auto axis = static_cast<std::size_t>(order[i]);
+    strides[axis] = step;
+    step *= shape[axis];
+  }
   // Bound with all its parts, though the kernel's view is of the first: `o_part` leads to the others.
-  const Tensor all = view_of(
-      parts, {shape[0], shape[1], shape[2], shape[3], splits},
-      [&] {
-        Strides strides = contiguous_strides(shape);
-        strides.push_back(s.out.size());
-        return strides;
-      }(),
-      parts.offset());
-  launch_sum(s, plan, {}, all, s.out.size(), op);
-  const Tensor total = reduce(ReduceOp::sum, parts, {.axes = std::vector<std::int64_t>{0}, .keepdims = false});
-  finish(view_of(total, shape, contiguous_strides(shape), total.offset()), epilogue, s.out, op);
+  Strides all_strides = strides;
+  all_strides.push_back(size);
+  const Tensor all = view_of(parts, {shape[0], shape[1], shape[2], shape[3], splits}, all_strides, parts.offset());
+  launch_sum(s, plan, {}, all, size, op);
+  std::vector<Tensor> sums;
+  if (plan.splits + (epilogue.bias ? 1 : 0) <= ElementProgram::kMaxInputs) {
+    for (std::int64_t i = 0; i < splits; ++i) {
+      sums.push_back(view_of(parts, shape, strides, parts.offset() + i * size));
+    }
+  } else {
+    const Tensor total = reduce(ReduceOp::sum, parts, {.axes = std::vector<std::int64_t>{0}, .keepdims = false});
+    sums.push_back(view_of(total, shape, strides, total.offset()));
+  }
+  finish(sums, epilogue, s.out, op);
 }
 
 void run_empty_sum(const Tensor& out, const Epilogue& epilogue, std::string_view op) {
   if (out.size() == 0) return;
   const Tensor zero = Device(out.device()).zeros({1, 1, 1, 1}, DType::f32);
-  finish(view_of(zero, out.shape(), {0, 0, 0, 0}, zero.offset()), epilogue, out, op);
+  finish(std::array{view_of(zero, out.shape(), {0, 0, 0, 0}, zero.offset())}, epilogue, out, op);
 }
 
 }  // namespace weft::ops
