@@ -13,10 +13,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from worker import Work, options, serve
+from worker import LONG_ENOUGH, MOST, Work, more, options, serve
 
 KINDS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float16): TensorProto.FLOAT16}
-LONG_ENOUGH, MOST = 0.03, 200  # seconds of a run, nodes in a row
 
 
 def session(graph, com_microsoft):
@@ -78,7 +77,7 @@ def chain(op, attributes, x, others=(), domain="", nodes=None, fan=False):
         took = time.perf_counter() - start
         if nodes or fan or took > LONG_ENOUGH or k >= MOST:
             return Work(lambda: made.run(None, {}), items=k, calls=1)
-        k = min(MOST, max(2 * k, int(k * 1.5 * LONG_ENOUGH / took)))
+        k = more(k, took)
 
 
 def rows(cpu):

@@ -38,13 +38,18 @@ def one_round(work, calls):
     return time.perf_counter() - start
 
 
+def more(count, took):
+    """How many to try next, when `count` took so long, which was too short."""
+    return min(MOST, max(2 * count, int(count * 1.5 * LONG_ENOUGH / took)))
+
+
 def calls_a_wait(work):
     calls = 1
     while True:
         took = one_round(work, calls)
         if took > LONG_ENOUGH or calls == MOST:
             return calls
-        calls = min(MOST, max(2 * calls, int(calls * 1.5 * LONG_ENOUGH / took)))
+        calls = more(calls, took)
 
 
 def measure(work, min_time):

@@ -59,14 +59,14 @@ std::uint64_t all_rows(const AttentionShape& s) {
   return static_cast<std::uint64_t>(s.batch * s.heads * s.queries);
 }
 
-AttentionDevice kernels_of(const Device& device) {
+AttentionDevice kernels_of(const Device& device, DType dtype) {
   return {cpu_kernels(device), is_cpu(device), device.limits(), device.features(),
-          static_cast<bool>(usable_unit(device, DType::f16))};
+          dtype == DType::f16 && usable_unit(device, dtype)};
 }
 
 /// By the rules.
 AttentionPlan plan_of(const Operands& a, std::uint32_t unit) {
-  return plan_attention(kernels_of(a.q.device()), a.shape, a.q.dtype(), unit);
+  return plan_attention(kernels_of(a.q.device(), a.q.dtype()), a.shape, a.q.dtype(), unit);
 }
 
 /// Of the sums that a plan leaves for the merging kernel, each row filled up to whole fours.
@@ -101,7 +101,7 @@ void run_block(const AttentionOptions& options, const Operands& a) {
   }
   AttentionPlan plan = plan_of(a, common);
   // More shares than the rules' may need more memory than there is; how a call was cut goes by the rules.
-  if (const auto stored = stored_attention_plan(device, kernels_of(device), s, a.q.dtype(), common);
+  if (const auto stored = stored_attention_plan(device, kernels_of(device, a.q.dtype()), s, a.q.dtype(), common);
       stored &&
       partial_bytes(a, *stored) <= std::max(device.limits().max_storage_binding_size / 4, partial_bytes(a, plan))) {
     plan = *stored;

@@ -175,6 +175,13 @@ MatmulPlan vector_block_plan(bool a_transposed) {
   return plan;
 }
 
+/// Does a unit's matrix of operands begin and end between items of so many elements, however it lies? Packed integers
+/// lie along the inner axis, four to an element.
+bool divides(std::uint32_t vec, DType dtype, const MatrixUnit& unit) {
+  if (dtype == DType::u32) return unit.k % (4 * vec) == 0;
+  return unit.m % vec == 0 && unit.n % vec == 0 && unit.k % vec == 0;
+}
+
 MatmulPlan panel_plan() {
   MatmulPlan plan;
   plan.kind = MatmulKind::panel;
@@ -211,11 +218,8 @@ MatmulPlan choose_cpu(const MatmulProblem& p) {
 }  // namespace
 
 std::uint32_t matrix_vec(DType dtype, const MatrixUnit& unit) {
-  const auto allowed = [&](std::uint32_t vec) {
-    return dtype == DType::u32 ? unit.k % (4 * vec) == 0 : unit.m % vec == 0 && unit.n % vec == 0 && unit.k % vec == 0;
-  };
   std::uint32_t vec = dtype == DType::u32 ? 4 : 8;
-  while (vec > 1 && !allowed(vec)) vec /= 2;
+  while (vec > 1 && !divides(vec, dtype, unit)) vec /= 2;
   return vec;
 }
 
@@ -225,10 +229,8 @@ bool matrix_fits(const MatmulPlan& p, DType dtype, const Limits& limits) {
   const std::uint32_t steps = dtype == DType::u32 ? 4 * p.slab : p.slab;
   if (dtype == DType::u32 && unit.k % 4 != 0) return false;
   if (p.sub_m % unit.m != 0 || p.sub_n % unit.n != 0 || steps % unit.k != 0) return false;
-  const std::uint32_t step = dtype == DType::u32 ? unit.k / 4 : unit.k;  // of elements
   const bool eights = p.vec == 8 && dtype == DType::f16;
-  if ((p.vec != 1 && p.vec != 2 && p.vec != 4 && !eights) || step % p.vec != 0) return false;
-  if (dtype != DType::u32 && (unit.m % p.vec != 0 || unit.n % p.vec != 0)) return false;
+  if ((p.vec != 1 && p.vec != 2 && p.vec != 4 && !eights) || !divides(p.vec, dtype, unit)) return false;
   if (p.sub_m == 0 || p.sub_n == 0 || p.tile_m % p.sub_m != 0 || p.tile_n % p.sub_n != 0) return false;
   if (p.threads != p.tile_m / p.sub_m * (p.tile_n / p.sub_n) * unit.subgroup) return false;
   if (p.sub_m / unit.m * (p.sub_n / unit.n) > kMostMatrices) return false;

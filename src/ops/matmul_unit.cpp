@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -90,14 +92,11 @@ bool has_packed_dot(const Device& device) {
 MatrixUnit usable_unit(const Device& device, DType dtype, bool a_signed, bool b_signed) {
   const MatrixUnit unit = matrix_unit(device.features(), dtype, a_signed, b_signed);
   if (!unit) return unit;
-  const std::string_view component = dtype == DType::f16 ? "f16" : a_signed || b_signed ? "i8" : "u8";
-  static std::map<std::string_view, Found> found;
-  static std::mutex mutex;
-  Found& known = [&]() -> Found& {
-    const std::lock_guard lock(mutex);
-    return found[component];
-  }();
-  const bool usable = known.of(device, [&] {
+  constexpr std::array<std::string_view, 3> kComponents{"f16", "i8", "u8"};
+  static std::array<Found, kComponents.size()> found;
+  const std::size_t which = dtype == DType::f16 ? 0 : a_signed || b_signed ? 1 : 2;
+  const std::string_view component = kComponents.at(which);
+  const bool usable = found.at(which).of(device, [&] {
     const std::uint32_t in_item = components_of_item(dtype, unit);
     if (unit.k % in_item != 0) return false;
     if (in_item == 1) return true;

@@ -372,12 +372,10 @@ std::shared_ptr<Gpu::MapState> Gpu::map_async(WGPUBuffer buffer, bool for_write,
 
 std::span<std::byte> Gpu::mapped_range(WGPUBuffer buffer, std::uint64_t size, bool for_write) {
   // wgpu-native destroys all buffers of a device that it loses, as it does when it runs out of memory in the middle of
-  // something, and ends the process when asked for the range of such a one. Where it has not told yet, a call that
-  // costs half a microsecond is an error that does.
+  // something, and ends the process when asked for the range of such a one.
   {
     const ErrorCapture capture;
-    WGPUBindGroupLayoutDescriptor nothing = WGPU_BIND_GROUP_LAYOUT_DESCRIPTOR_INIT;
-    const BindGroupLayout probe(wgpuDeviceCreateBindGroupLayout(device_, &nothing));
+    ask_for_loss(device_);
   }
   check_alive("mapping");
   // A const range is all that a buffer mapped for reading gives.

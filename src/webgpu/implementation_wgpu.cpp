@@ -104,6 +104,11 @@ std::string_view loss_in(std::string_view error) noexcept {
   return error.substr(0, end).ends_with(kLost) ? kLost : std::string_view{};
 }
 
+void ask_for_loss(WGPUDevice device) {
+  WGPUBindGroupLayoutDescriptor nothing = WGPU_BIND_GROUP_LAYOUT_DESCRIPTOR_INIT;  // half a microsecond
+  const BindGroupLayout probe(wgpuDeviceCreateBindGroupLayout(device, &nothing));
+}
+
 void lose(WGPUDevice device) {
   wgpuDeviceDestroy(device);  // the one way that it has
 }

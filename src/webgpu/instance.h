@@ -56,6 +56,8 @@ std::uint64_t staged_uploads_from(AdapterType type) noexcept;
 double timestamp_period(WGPUQueue queue);
 /// What an error says of the loss of its device, where errors are all that tells of one; else empty.
 std::string_view loss_in(std::string_view error) noexcept;
+/// Makes a call that is an error if the device is lost, where errors are all that tells of one; else does nothing.
+void ask_for_loss(WGPUDevice device);
 /// Makes the implementation lose the device, for tests.
 void lose(WGPUDevice device);
 /// Lets the implementation deliver callbacks. Does not block; any thread.
